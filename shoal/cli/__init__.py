@@ -23,6 +23,7 @@ VERBS = {
     "check": ("Run", "Show the replicas a file means: ranks, resources, totals, environment"),
     "schema": ("Run", "Print the JSON Schema of the experiment file"),
     "experiment": ("Run", "Create an experiment from options, in VESSL's spelling"),
+    "completion": ("Shell", "Print the completion script of a shell"),
 }
 
 

@@ -1,11 +1,13 @@
 """The variables every replica gets, whatever its framework.
 
-SHOAL_EXPERIMENT=e7k2m9              SHOAL_CLUSTER_SPEC={"master": ["10.0.0.4:2222"], "worker": ["10.0.0.5:2222"]}
-SHOAL_REPLICA=worker-0               SHOAL_PARAMS={"lr": 0.001}
-SHOAL_ROLE=worker                    SHOAL_OUTPUTS=/…/outputs            shared by all replicas, lives through attempts
-SHOAL_INDEX=0                        SHOAL_REPLICA_OUTPUTS=/…/worker-0   its own
-SHOAL_ATTEMPT=0                      SHOAL_DATA=/…/data
-SHOAL_TRY=0                          SHOAL_STREAMS=/…/streams            where the SDK writes
+    SHOAL_EXPERIMENT=e7k2m9      SHOAL_CLUSTER_SPEC={"master": ["10.0.0.4:2222"], "worker": ["10.0.0.5:2222"]}
+    SHOAL_REPLICA=worker-0       SHOAL_PARAMS={"lr": 0.001}
+    SHOAL_ROLE=worker            SHOAL_OUTPUTS=/…/outputs            shared by all replicas, lives through attempts
+    SHOAL_INDEX=0                SHOAL_REPLICA_OUTPUTS=/…/worker-0   its own
+    SHOAL_ATTEMPT=0              SHOAL_DATA=/…/data
+    SHOAL_TRY=0                  SHOAL_STREAMS=/…/streams            where the SDK writes
+
+NaN and infinities, which JSON cannot say, are strings in SHOAL_PARAMS.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """JAX: the three arguments of `jax.distributed.initialize`.
 
-JAX_COORDINATOR_ADDRESS=10.0.0.4:2222    JAX_NUM_PROCESSES=4    JAX_PROCESS_ID=2
+    JAX_COORDINATOR_ADDRESS=10.0.0.4:2222    JAX_NUM_PROCESSES=4    JAX_PROCESS_ID=2
+
+A bare `initialize()` reads only the first of them; pass all three.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ def _without_empty(root: Node) -> tuple[Node, dict[Path, Problem]]:
     problems: dict[Path, Problem] = {}
     for path, node in list(_mappings(root)):
         for key, child in (node.mapping or {}).items():
-            if child.value is None and (not path or key not in FREE_FORM):
+            if child.value is None:
                 spot = (*path, key)
                 problems[spot] = Problem(
                     "empty",

@@ -99,7 +99,7 @@ def read(argument: str) -> Source:
 
 def decode(data: bytes, name: str) -> str:
     """The text of a file, or one error that says what the file is instead."""
-    whole = Where(name)
+    whole = Where(name, 1, 1)
 
     def refuse(message: str, hint: str, where: Where = whole) -> FileProblems:
         return FileProblems([Problem(message, where=where, hint=hint)])
@@ -186,7 +186,7 @@ class _Builder:
             if empty is not None:
                 return empty, []
             raise self.stop(
-                "empty", Where(self.source.name), "start with `version: 1`, `kind: experiment`, `run: {cmd: …}`"
+                "empty", Where(self.source.name, 1, 1), "start with `version: 1`, `kind: experiment`, `run: {cmd: …}`"
             )
         return self.root, self.problems
 
@@ -203,7 +203,9 @@ class _Builder:
             raise self.syntax(error) from None
         except (YAMLError, RecursionError, ValueError, IndexError, AttributeError, AssertionError, TypeError) as error:
             # ruamel's scanner answers some broken input with an exception of its own making.
-            raise self.stop(f"not YAML: {error or type(error).__name__}", Where(self.source.name), "") from None
+            raise self.stop(
+                f"not YAML: {error or type(error).__name__}", Where(self.source.name, 1, 1), "is it another format?"
+            ) from None
 
     def syntax(self, error: MarkedYAMLError) -> FileProblems:
         mark = error.problem_mark or error.context_mark
@@ -216,7 +218,7 @@ class _Builder:
         indent = typed[: len(typed) - len(typed.lstrip())]
         if "\t" in indent or "'\\t'" in problem:
             return self.stop("a tab in the indentation", where, "YAML is indented with spaces; replace each tab by two")
-        hint = ""
+        hint = "check the indentation and the quotes of this line and the one above"
         if "mapping values are not allowed" in problem:
             hint = "check the indentation, or quote a value that has `: ` in it"
         elif "cannot start any token" in problem or "{{" in typed:
@@ -242,12 +244,13 @@ class _Builder:
 
     def scalar(self, event: Any) -> None:
         where = self.at(event)
+        node = Node(self.resolve(event, where), where, text=event.value, last_line=event.end_mark.line + 1)
+        if event.anchor:
+            self.anchors[str(event.anchor)] = (node, 1)
         if self.awaits_key():
             self.open[-1].key = (event.value, where)
-            return
-        node = Node(self.resolve(event, where), where, text=event.value, last_line=event.end_mark.line + 1)
-        self.remember(event, node, 1)
-        self.place(node, 1, where)
+        else:
+            self.place(node, 1, where)
 
     def resolve(self, event: Any, where: Where) -> Any:
         tag = str(event.tag) if event.tag else ""
@@ -295,10 +298,6 @@ class _Builder:
 
     def awaits_key(self) -> bool:
         return bool(self.open) and self.open[-1].entries is not None and self.open[-1].key is None
-
-    def remember(self, event: Any, node: Node, size: int) -> None:
-        if event.anchor:
-            self.anchors[str(event.anchor)] = (node, size)
 
     def place(self, node: Node, size: int, where: Where) -> None:
         """Hands a finished value to the collection that is open, and counts it."""

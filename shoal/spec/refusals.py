@@ -86,7 +86,7 @@ def another_kind(root: Node) -> Problem | None:
     """The one problem to show when the file is not an experiment of this format at all."""
     kind = root.get("kind")
     if kind is not None and isinstance(kind.value, str) and kind.value in KINDS:
-        return Problem(f"kind {kind.value} is not supported", path="kind", where=kind.where, hint=KINDS[kind.value])
+        return Problem(f"{kind.value} is not supported", path="kind", where=kind.where, hint=KINDS[kind.value])
     run_kind = root.get("run", "kind")
     if run_kind is not None:
         hint = RUN_KINDS.get(str(run_kind.value), _HERE)
@@ -130,9 +130,7 @@ def refuse(root: Node) -> tuple[Node, list[Problem]]:
         if node is not None and isinstance(node.value, str) and node.value in table:
             reason, hint = table[node.value]
             problems.append(
-                Problem(
-                    f"{key} {node.value} is not supported: {reason}", path=key, where=node.where, hint=f"use {hint}"
-                )
+                Problem(f"{node.value} is not supported: {reason}", path=key, where=node.where, hint=f"use {hint}")
             )
             root = root.put((key,), Node("none" if key == "framework" else "native", node.where, node.key))
     return root, problems

@@ -50,9 +50,9 @@ def fill(root: Node, sources: Mapping[str, str]) -> tuple[Node, list[Problem]]:
     problems: list[Problem] = []
     jinja = _jinja()
     for path, node in places:
-        text, problem = _render(jinja, node, path, params, sources)
-        if problem is not None:
-            problems.append(problem)
+        text, found = _render(jinja, node, path, params, sources)
+        if found:
+            problems += found
             text = "unrendered"  # anything valid, so that one mistake is not reported twice
         root = root.put(path, Node(text, node.where, node.key, text, node.last_line))
     return root, problems
@@ -87,35 +87,40 @@ def _jinja() -> SandboxedEnvironment:
 
 def _render(
     jinja: SandboxedEnvironment, node: Node, path: Path, params: Mapping[str, Any], sources: Mapping[str, str]
-) -> tuple[str, Problem | None]:
-    from jinja2 import TemplateError, TemplateSyntaxError, UndefinedError
+) -> tuple[str, list[Problem]]:
+    from jinja2 import ChainableUndefined, TemplateError, TemplateSyntaxError, UndefinedError
     from jinja2.nodes import Name
+    from jinja2.nodes import Node as Syntax
 
-    def problem(message: str, hint: str, near: str = "") -> tuple[str, Problem]:
-        return "", Problem(message, path=dotted(path), where=_point(node, near, sources), hint=hint)
+    problems: list[Problem] = []
 
+    def problem(message: str, hint: str, near: str = "") -> None:
+        problems.append(Problem(message, path=dotted(path), where=_point(node, near, sources), hint=hint))
+
+    text = ""
     names = ", ".join(params) or "none"
     try:
         tree = jinja.parse(node.value)
-        odd = next((n for n in tree.find_all(object) if type(n).__name__ not in NODES), None)  # type: ignore[type-var]
+        odd = next((part for part in tree.find_all(Syntax) if type(part).__name__ not in NODES), None)
         if odd is not None:
-            return problem(
+            problem(
                 f"{type(odd).__name__.lower()} is not allowed between {{{{ }}}}",
-                f"names, a.b, list[0], conditions and the filters {', '.join(FILTERS)} are",
+                f"names, a.b, list[0], conditions and these filters are: {', '.join(FILTERS)}",
             )
-        for name in tree.find_all(Name):
-            if name.name not in params:
-                return problem(f"`{name.name}` is not a param", _nearest(name.name, params), name.name)
-        text = jinja.from_string(tree).render(params)
+            return "", problems
+        unknown = sorted({name.name for name in tree.find_all(Name)} - set(params))
+        for name in unknown:
+            problem(f"`{name}` is not a param", _nearest(name, params), name)
+        text = jinja.from_string(tree).render({**dict.fromkeys(unknown, ChainableUndefined()), **params})
     except TemplateSyntaxError as error:
-        return problem(f"the template cannot be read: {error.message}", "a param is written {{ name }}")
+        problem(f"the template cannot be read: {error.message}", "a param is written {{ name }}")
     except UndefinedError as error:
-        return problem(f"{error.message}", f"params: {names}", _last_name(str(error.message)))
+        problem(f"{error.message}", f"params: {names}", _last_name(str(error.message)))
     except (TemplateError, ArithmeticError, TypeError, ValueError, LookupError, AttributeError) as error:
-        return problem(f"the template fails: {error}", f"params: {names}")
+        problem(f"the template fails: {error}", f"params: {names}")
     if len(text) > LONGEST_RESULT:
-        return problem(f"filled in, this is longer than {LONGEST_RESULT // 1024} KiB", "read long values from a file")
-    return text, None
+        problem(f"filled in, this is longer than {LONGEST_RESULT // 1024} KiB", "read long values from a file")
+    return text, problems
 
 
 def _nearest(name: str, params: Mapping[str, Any]) -> str:

@@ -96,7 +96,7 @@ class Node:
         for step in path:
             child = node.get(step)
             if child is None:
-                return node.name_where
+                return node.where if node.mapping is None else node.name_where
             node = child
         return node.where
 

@@ -36,9 +36,9 @@ def wrong(message: str, hint: str = "") -> PydanticCustomError:
 
 def _number(value: Any, what: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise wrong(f"{what} is a number, not {shown(value)}")
+        raise wrong(f"{what} is a number, not {shown(value)}", hint="write a number, without quotes")
     if math.isnan(value):
-        raise wrong(f"{what} is not a number (NaN)")
+        raise wrong(f"{what} is not a number (NaN)", hint="write a number")
     return value
 
 
@@ -46,9 +46,9 @@ def _positive(value: float, what: str, most: float, unit: str, none: str, suspec
     if value == 0:
         raise wrong(f"{what} cannot be 0", hint=none)
     if value < 0:
-        raise wrong(f"{what} cannot be negative")
+        raise wrong(f"{what} cannot be negative", hint=none)
     if value > most:
-        raise wrong(f"{value:g} {unit} is more than any machine has", hint=suspect)
+        raise wrong(f"{value:,.10g} {unit} is more than any machine has", hint=suspect)
 
 
 def _cpu(value: Any) -> float:
@@ -106,7 +106,7 @@ def _duration(value: Any) -> float:
         value = sum(float(part or 0) * unit for part, unit in zip(match.groups(), (86400, 3600, 60, 1), strict=True))
     seconds = float(_number(value, "a duration"))
     if seconds < 0:
-        raise wrong("a duration cannot be negative")
+        raise wrong("a duration cannot be negative", hint="write 30s, 10m, 12h, 2d or 1h30m")
     if seconds > LONGEST_SECONDS:
         raise wrong("longer than ten years", hint="leave it out for no limit")
     return seconds
@@ -142,16 +142,16 @@ NonEmpty = Annotated[str, Field(min_length=1)]
 FreeForm = Annotated[dict[str, Any], WithJsonSchema({"type": "object"})]
 
 WHO_SETS = setters_of_variables()
-RESERVED_PREFIXES = {"SHOAL_": "Shoal", "POLYAXON_": "Shoal, for scripts that come from Polyaxon"}
+RESERVED_PREFIXES = {"SHOAL_": "", "POLYAXON_": ", for scripts that come from Polyaxon"}
 DEVICE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 
 
 def _variable(name: Any) -> str:
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise wrong(f"{name!r} cannot be the name of a variable", hint="letters, digits and _ only, no digit first")
-    for prefix, who in RESERVED_PREFIXES.items():
+    for prefix, purpose in RESERVED_PREFIXES.items():
         if name.startswith(prefix):
-            raise wrong(f"{name} is set by {who} in every replica", hint="choose a name without this prefix")
+            raise wrong(f"{name} is set by Shoal in every replica{purpose}", hint=f"choose a name without {prefix}")
     if name in WHO_SETS:
         raise wrong(
             f"{name} is set by Shoal for framework {WHO_SETS[name]}, differently in each replica",
@@ -172,13 +172,11 @@ Variable = Annotated[str, BeforeValidator(_variable), WithJsonSchema(_VARIABLE_S
 
 def _name(value: Any) -> str:
     if not isinstance(value, str):
-        raise wrong(
-            f"a name is text, not {shown(value)}", hint=f'quote it: "{value}"' if isinstance(value, int) else ""
-        )
+        raise wrong(f"a name is text, not {shown(value)}", hint='quote it, if it is meant: name: "7"')
     if not re.fullmatch(r"[-a-zA-Z0-9_]+", value):
         raise wrong(f"{shown(value)} cannot be a name", hint="letters, digits, - and _ only")
     if len(value) > 128:
-        raise wrong("a name has at most 128 characters")
+        raise wrong("longer than 128 characters", hint="put the rest into description")
     return value
 
 
@@ -189,7 +187,7 @@ Name = Annotated[
 
 def _relative_path(value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise wrong(f"a path is text, not {shown(value)}")
+        raise wrong(f"a path is text, not {shown(value)}", hint="for example at: cifar10")
     if value.startswith("/") or ".." in value.split("/") or "\0" in value:
         raise wrong(
             f"{value!r} leaves the data directory", hint="a path below SHOAL_DATA, without / at the start and .."
@@ -242,7 +240,9 @@ class Gpu(Strict):
     """GPUs of one replica, in whole devices."""
 
     requests: Devices | None = Field(None, description="Devices assigned to the replica. Default: its limits.")
-    limits: Devices | None = Field(None, description="The same number as requests, in the words of Kubernetes.")
+    limits: Devices | None = Field(
+        None, description="The same number in the words of Kubernetes. Default: its requests."
+    )
 
 
 class Resources(Strict):
@@ -345,7 +345,10 @@ def _steps(value: Any) -> Any:
         )
     stripped = [re.sub(r"[\\\s]+\Z", "", step).lstrip() for step in steps]
     if not stripped or not all(stripped):
-        raise wrong("an empty command" if len(stripped) < 2 else "a step of the command is empty")
+        raise wrong(
+            "an empty command" if len(stripped) < 2 else "a step of the command is empty",
+            hint="for example cmd: python train.py",
+        )
     return " && ".join(stripped)
 
 
@@ -460,10 +463,19 @@ FrameworkName = Literal["tensorflow", "pytorch", "mxnet", "jax", "none"]
 assert set(FrameworkName.__args__) == set(FRAMEWORKS)  # type: ignore[attr-defined]
 
 
+def _version(value: Any) -> Any:
+    if isinstance(value, bool) or value != 1:
+        raise wrong(f"version {shown(value)} is not known", hint="write version: 1")
+    return 1
+
+
+Version = Annotated[Literal[1], BeforeValidator(_version)]
+
+
 class Spec(Strict):
     """One experiment: what runs, in how many replicas, with which resources, and what happens when one fails."""
 
-    version: Literal[1] = Field(1, description="The version of this format.")
+    version: Version = Field(1, description="The version of this format.")
     kind: Literal["experiment"] = Field("experiment", description="The kind of this file.")
     name: Name | None = Field(
         None, description="Letters, digits, - and _. Default: none; the experiment's id is shown instead."

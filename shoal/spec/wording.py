@@ -43,6 +43,7 @@ def problems(error: ValidationError, root: Node, already: set[Path]) -> Iterator
         if node is not None and (about_key or kind == "extra_forbidden"):
             where = node.name_where
         message, hint = _words(kind, path, value, context, entry["msg"])
+        hint = hint or _description(path)
         if value == "...":
             hint = "`...` stands for something left out: put that here, or remove the line"
         yield Problem(message, path=dotted(path), where=where, hint=hint)
@@ -81,18 +82,8 @@ def _words(kind: str, path: Path, value: Any, context: dict[str, Any], fallback:
     if kind == "extra_forbidden":
         return _unknown_key(path)
     if kind == "missing":
-        field = str(path[-1])
-        description = next(
-            (f.description or "" for m in models_at(path[:-1]) for n, f in m.model_fields.items() if n == field), ""
-        )
-        hint = (
-            "add run: {cmd: python train.py}"
-            if path == ("run",)
-            else "add cmd: python train.py"
-            if path == ("run", "cmd")
-            else ""
-        )
-        return "missing", hint or description
+        example = {"run": "run: {cmd: python train.py}", "cmd": "cmd: python train.py", "index": "index: 0"}
+        return "missing", f"add {example.get(str(path[-1]), f'{path[-1]}: …')}"
     if kind == "literal_error":
         choices = _choices(context["expected"])
         near = nearest(str(value), choices)
@@ -125,6 +116,15 @@ def _words(kind: str, path: Path, value: Any, context: dict[str, Any], fallback:
     return fallback[:1].lower() + fallback[1:], ""
 
 
+def _description(path: Path) -> str:
+    """What the nearest key above a mistake means: the last hint, when there is no better one."""
+    while path and isinstance(path[-1], int):
+        path = path[:-1]
+    key = str(path[-1]) if path else ""
+    found = [model.model_fields[key].description for model in models_at(path[:-1]) if key in model.model_fields]
+    return f"{key}: {found[0]}" if found else ""
+
+
 def _reshape(kind: str, path: Path, value: Any) -> str:
     """How to write the same value in the form that is expected, where that can be guessed."""
     key = path[-1] if path else ""
@@ -153,7 +153,7 @@ def _unknown_key(path: Path) -> tuple[str, str]:
     near = get_close_matches(key, valid, n=1, cutoff=0.75)
     homes = [home for home in _homes(key) if home != dotted(path)]
     if homes and not near:
-        return "not a key here", f"it belongs at {homes[0]}" + (f" (or {', '.join(homes[1:3])})" if homes[1:] else "")
+        return "not a key here", f"it belongs at {homes[0]}" + (f" (or {homes[1]})" if homes[1:] else "")
     ordered = nearest(key, valid)
     guess = get_close_matches(key, valid, n=1)
     return "unknown key", (f"did you mean {guess[0]}? " if guess else "") + f"keys here: {', '.join(ordered)}"

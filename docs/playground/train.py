@@ -1,0 +1,1 @@
+"""Stands for a training script in the guides."""
