@@ -7,10 +7,10 @@ interrupted. `VERBS` is all that `shoal --help` needs, so it answers without loa
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import Any
 
 import click
 
@@ -82,12 +82,27 @@ def _skip_plugin_search() -> None:
     sys.modules.setdefault(loader.__name__, loader)
 
 
-def main(arguments: list[str] | None = None) -> Any:
+def main(arguments: list[str] | None = None) -> None:
     """The `shoal` command: an error is one clear text, never a traceback."""
     gc.set_threshold(100_000)  # collecting while modules load costs a tenth of a short command's time
     _skip_plugin_search()
+    sys.exit(_run(arguments))
+
+
+def _run(arguments: list[str] | None) -> int:
     try:
-        app(arguments, prog_name="shoal")
+        code = app.main(arguments, prog_name="shoal", standalone_mode=False)
+        sys.stdout.flush()
     except ShoalError as error:
         print(error.text(), file=sys.stderr)
-        sys.exit(error.exit_code)
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:
+        # The reader has seen enough (`shoal schema | head`). Python would complain when it flushes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code if isinstance(code, int) else 0

@@ -127,12 +127,19 @@ def test_ten_thousand_replicas_are_folded_into_rows() -> None:
     assert len(result.stdout.splitlines()) < 20
 
 
-def test_a_closed_pipe_is_no_error() -> None:
-    result = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", f"{SHOAL} schema | head -n 1"], capture_output=True, text=True, timeout=60
-    )
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_closed_pipe_is_no_complaint(unbuffered: str) -> None:
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    command = ["bash", "-c", f"{SHOAL} schema | head -n 1"]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert result.stdout == "{\n"
     assert result.stderr == ""
+
+
+def test_control_c_ends_it_with_130(tmp_path: Path) -> None:
+    output, status = on_a_terminal([SHOAL, "experiment", "create", "--worker-count", "2"], tmp_path, b"\x03")
+    assert status == 130
+    assert "Traceback" not in output
 
 
 def test_version() -> None:
@@ -188,11 +195,12 @@ class TestWithoutAFile:
         assert "no command" in result.stderr
 
     def test_on_a_terminal_it_asks(self, tmp_path: Path) -> None:
-        output = on_a_terminal(
+        output, status = on_a_terminal(
             [SHOAL, "experiment", "create", "--worker-count", "2", "--dry-run"], tmp_path, b"typed in\n"
         )
         assert "Command to run in each replica" in output
         assert "cmd: typed in" in output
+        assert status == 0
 
     def test_without_dry_run_it_says_that_it_cannot_run_yet(self, tmp_path: Path) -> None:
         result = shoal("run", "--framework", "none", "--", "x", cwd=tmp_path)
@@ -200,8 +208,8 @@ class TestWithoutAFile:
         assert "does not run them yet" in result.stderr
 
 
-def on_a_terminal(command: list[str], cwd: Path, typed: bytes) -> str:
-    """What a command shows on a terminal where a person types one line after its first output."""
+def on_a_terminal(command: list[str], cwd: Path, typed: bytes) -> tuple[str, int]:
+    """What a command shows on a terminal where a person answers its first question, and its exit code."""
     process, terminal = pty.fork()
     if process == 0:
         os.chdir(cwd)
@@ -220,9 +228,9 @@ def on_a_terminal(command: list[str], cwd: Path, typed: bytes) -> str:
         if not answered and output.rstrip().endswith(b":"):
             os.write(terminal, typed)
             answered = True
-    os.waitpid(process, 0)
+    _, status = os.waitpid(process, 0)
     os.close(terminal)
-    return output.decode()
+    return output.decode(), os.waitstatus_to_exitcode(status)
 
 
 class TestCompletion:
