@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +25,48 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
 settings.load_profile("shoal")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def nobodys_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test touches the home of whoever runs it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SHOAL_HOME", str(tmp_path_factory.mktemp("nobody") / "home"))
+        patch.delenv("SHOAL_SERVER", raising=False)
+        yield
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A home of its own for one test; its server and all processes of its experiments are ended afterwards."""
+    place = tmp_path / "home"
+    monkeypatch.setenv("SHOAL_HOME", str(place))
+    yield place
+    clear(place)
+
+
+def clear(place: Path) -> None:
+    """Ends the server of a home and everything its experiments left."""
+    from shoal.home import read_server
+    from shoal.launcher import processes
+
+    written = read_server(place)
+    if written is not None and str(place) in _command_line(written["pid"]):
+        os.kill(written["pid"], signal.SIGKILL)
+    for entry in place.glob("experiments/*/attempt-*/shepherd.json"):
+        shepherd = json.loads(entry.read_text())
+        for pid, start in ((shepherd["twin"], "twin_start_time"), (shepherd["pid"], "start_time")):
+            if processes.alive(pid, shepherd[start]):
+                os.kill(pid, signal.SIGKILL)
+    for request in place.glob("experiments/*/attempt-*/request.json"):
+        processes.end(set(), [replica["uid"] for replica in json.loads(request.read_text())["replicas"]], 0.0)
+
+
+def _command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    except OSError:
+        return ""
 
 
 def pytest_report_header() -> str:

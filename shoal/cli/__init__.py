@@ -21,8 +21,19 @@ from shoal.errors import ShoalError, UsageError
 VERBS = {
     "run": ("Run", "Run an experiment file, or a command on several nodes"),
     "check": ("Run", "Show the replicas a file means: ranks, resources, totals, environment"),
+    "plan": ("Run", "Print what would be applied: every process with its command and its variables"),
     "schema": ("Run", "Print the JSON Schema of the experiment file"),
     "experiment": ("Run", "Create an experiment from options, in VESSL's spelling"),
+    "ls": ("Look", "List experiments, newest first"),
+    "show": ("Look", "Show one experiment and its replicas"),
+    "logs": ("Look", "Print what replicas printed, in the order of time"),
+    "why": ("Look", "Tell why an experiment is in its state: the first failure, and what every rank did last"),
+    "stop": ("Change", "Stop experiments: SIGTERM, the grace of the file, SIGKILL"),
+    "rerun": ("Change", "Run an experiment again, as a new one"),
+    "rm": ("Change", "Forget finished experiments: their logs and outputs are deleted"),
+    "serve": ("Server", "Serve this home until it is ended, for a team or for long"),
+    "open": ("Server", "Open the console in a browser, signed in"),
+    "server": ("Server", "Look after the server of this home"),
     "completion": ("Shell", "Print the completion script of a shell"),
 }
 
@@ -66,8 +77,8 @@ def app() -> None:
 
     \b
     shoal check                          the replicas that the experiment file here means
-    shoal check train.yml -P lr=0.1      another file, one param changed
-    shoal check --env worker-2           every variable that worker-2 will get
+    shoal run train.yml -P lr=0.1        run another one, with one param changed
+    shoal why e7k2m9                     what went wrong, and in which rank first
     """
 
 

@@ -13,6 +13,10 @@ files = click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(a
 params = click.option(
     "-P", "--param", "params", multiple=True, metavar="NAME=VALUE", help="Override a param; can be repeated."
 )
+oversubscribe = click.option(
+    "--oversubscribe", is_flag=True, help="Do not check totals; watch limits instead of enforcing them."
+)
+detach = click.option("-d", "--detach", is_flag=True, help="Print the experiment's id and return at once.")
 dry_run = click.option("--dry-run", is_flag=True, help="Print the file that would run, and stop.")
 
 

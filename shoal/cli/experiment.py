@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from shoal.cli import arguments
@@ -33,6 +35,8 @@ def command() -> None:
 @click.option("--cpu-limit", "cpu", metavar="CORES", type=float, help="Cores of each node.")
 @click.option("--memory-limit", "memory", metavar="SIZE", help="Memory of each node, e.g. 4Gi.")
 @click.option("--gpu-limit", "gpu", metavar="N", type=int, help="GPUs of each node.")
+@arguments.oversubscribe
+@arguments.detach
 @arguments.dry_run
 @click.pass_context
 def create(
@@ -48,14 +52,14 @@ def create(
     cpu: float | None,
     memory: str | None,
     gpu: int | None,
+    oversubscribe: bool,
+    detach: bool,
     dry_run: bool,
 ) -> None:
     """Run a command on several nodes.
 
-    So far this prints the file it would run.
-
     \b
-    shoal experiment create --worker-count 2 --framework-type pytorch --command "python train.py" --dry-run
+    shoal experiment create --worker-count 2 --framework-type pytorch --command "torchrun train.py"
     """
     from shoal.cli import fileless
 
@@ -76,7 +80,13 @@ def create(
         resources={kind: {"requests": value, "limits": value} for kind, value in limits.items() if value is not None},
         data=[_dataset(text) for text in datasets],
     )
-    fileless.show(text, dry_run=dry_run)
+    sources = [(fileless.NAME, text)]
+    if dry_run:
+        fileless.show(sources, (), as_written=True)
+        return
+    from shoal.cli.submitting import submit
+
+    submit(sources, (), os.getcwd(), oversubscribe=oversubscribe, detach=detach)
 
 
 def _dataset(text: str) -> dict[str, str]:

@@ -8,14 +8,11 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from shoal.errors import Unavailable, UsageError, render
-
-if TYPE_CHECKING:
-    from shoal.spec import Document
+from shoal.errors import UsageError, render
 
 NAME = "(options)"
 
@@ -74,10 +71,11 @@ def ask_or_find_command() -> str:
         return str(click.prompt("Command to run in each replica", err=True))
     from pathlib import Path
 
-    from shoal.spec import load, reading
+    from shoal.sources import find
+    from shoal.spec import load
 
     try:
-        found = reading.find(Path("."))
+        found = find(Path("."))
     except UsageError:
         raise UsageError(
             "no command, no terminal to ask for one, and no experiment file here to take it from",
@@ -100,19 +98,13 @@ def typed_pairs(pairs: Sequence[str], option: str) -> dict[str, Any]:
     return values
 
 
-def show(text: str, *, dry_run: bool) -> None:
-    """Prints the file, once it is known to be right. Without --dry-run, says that this version goes no further."""
+def show(sources: Sequence[tuple[str, str]], params: Sequence[str], *, as_written: bool) -> None:
+    """Prints the file that would run, once it is known to be right: as it was made, or merged and filled in."""
     from shoal.spec import Source, interpret
+    from shoal.spec.writing import to_yaml
 
-    show_document(interpret([Source(NAME, text)]), text, dry_run=dry_run)
-
-
-def show_document(document: Document, text: str, *, dry_run: bool) -> None:
-    print(text, end="")
+    document = interpret([Source(name, text) for name, text in sources], params)
+    print(sources[0][1] if as_written else to_yaml(document.root.plain()), end="")
     sys.stdout.flush()
     if document.warnings:
         print(render("warning", document.warnings), file=sys.stderr)
-    if not dry_run:
-        raise Unavailable(
-            "this version checks experiments and does not run them yet", hint="--dry-run prints the file and stops"
-        )

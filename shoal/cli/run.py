@@ -1,6 +1,8 @@
-"""`shoal run`: so far, the file it would run."""
+"""`shoal run`: an experiment, from the file or the command to its end."""
 
 from __future__ import annotations
+
+import os
 
 import click
 
@@ -17,6 +19,8 @@ from shoal.errors import UsageError
     "--ps-count", metavar="N", type=click.IntRange(0), help="Without a file: the number of parameter servers."
 )
 @click.option("--name", metavar="NAME", default="", help="Without a file: the experiment's name.")
+@arguments.oversubscribe
+@arguments.detach
 @arguments.dry_run
 @click.pass_context
 def command(
@@ -27,38 +31,48 @@ def command(
     worker_count: int | None,
     ps_count: int | None,
     name: str,
+    oversubscribe: bool,
+    detach: bool,
     dry_run: bool,
 ) -> None:
     """Run an experiment file, or a command on several nodes.
 
-    So far this prints the file it would run. FILEs are merged left to right; - reads standard input.
+    FILEs are merged left to right; a directory, or none, finds the usual names; - reads standard input. Ctrl-C stops
+    the experiment, twice kills it. The exit code is 0 when it succeeded and 1 when not.
 
     \b
-    shoal run experiment.yml --dry-run
-    shoal run --framework pytorch --worker-count 2 --dry-run -- python train.py
+    shoal run experiment.yml
+    shoal run --detach -P lr=0.1
+    shoal run --framework pytorch --worker-count 2 -- torchrun train.py
     """
-    from shoal.cli import fileless
-
     words = arguments.words_after_dashes(ctx)
     options = {"--framework": framework, "--worker-count": worker_count, "--ps-count": ps_count, "--name": name}
     given = [option for option, value in options.items() if value] + ["a command after --"] * bool(words)
-    if not given:
-        from shoal.spec import load
-        from shoal.spec.writing import to_yaml
-
-        document = load(files, params)
-        fileless.show_document(document, to_yaml(document.root.plain()), dry_run=dry_run)
-        return
-    if files:
+    if given and files:
         raise UsageError(
             f"{files[0]} and {given[0]}", hint="the file says framework, replicas and command; change it there"
         )
-    text = fileless.write(
-        framework=framework or "none",
-        workers=worker_count or 1,
-        ps=ps_count or 0,
-        command=fileless.command_text(words) if words else fileless.ask_or_find_command(),
-        name=name,
-        params=fileless.typed_pairs(params, "-P"),
-    )
-    fileless.show(text, dry_run=dry_run)
+    if given:
+        from shoal.cli import fileless
+
+        text = fileless.write(
+            framework=framework or "none",
+            workers=worker_count or 1,
+            ps=ps_count or 0,
+            command=fileless.command_text(words) if words else fileless.ask_or_find_command(),
+            name=name,
+            params=fileless.typed_pairs(params, "-P"),
+        )
+        sources, directory, params = [(fileless.NAME, text)], os.getcwd(), ()
+    else:
+        from shoal.cli.submitting import read_files
+
+        sources, directory = read_files(files)
+    if dry_run:
+        from shoal.cli import fileless
+
+        fileless.show(sources, params, as_written=bool(given))
+        return
+    from shoal.cli.submitting import submit
+
+    submit(sources, params, directory, oversubscribe=oversubscribe, detach=detach)

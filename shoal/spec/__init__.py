@@ -17,8 +17,8 @@ from pathlib import Path as Directory
 from pydantic import ValidationError
 
 from shoal.errors import FileProblems, Problem, UsageError, Where
+from shoal.sources import STANDARD_INPUT, Source, read
 from shoal.spec import older, reading, refusals, rules, templates
-from shoal.spec.reading import Source
 from shoal.spec.tree import Node, Path, dotted, merge
 from shoal.spec.types import Spec
 
@@ -44,15 +44,16 @@ class Document:
 
 def load(files: Sequence[str], overrides: Sequence[str] = ()) -> Document:
     """Reads the named files (none: the one found in this directory) and interprets them."""
-    if files.count(reading.STANDARD_INPUT) > 1:
+    if files.count(STANDARD_INPUT) > 1:
         raise UsageError("standard input can be read only once", hint="name - once")
-    return interpret([reading.read(name) for name in files or ["."]], overrides)
+    return interpret([read(name) for name in files or ["."]], overrides)
 
 
-def interpret(sources: Sequence[Source], overrides: Sequence[str] = ()) -> Document:
+def interpret(sources: Sequence[Source], overrides: Sequence[str] = (), *, filled: bool = False) -> Document:
     """One experiment from the texts of its files, merged left to right, and `name=value` overrides of params.
 
-    Raises FileProblems with everything that is wrong.
+    `filled`: templates have been filled in before, and what looks like one is text. Raises FileProblems with everything
+    that is wrong.
     """
     problems: list[Problem] = []
     warnings: list[Problem] = []
@@ -81,7 +82,9 @@ def interpret(sources: Sequence[Source], overrides: Sequence[str] = ()) -> Docum
     root, refused = refusals.refuse(root)
     root = _as_text(root)
     root, empty = _without_empty(root)
-    root, unfilled = templates.fill(root, {source.name: source.text for source in sources})
+    unfilled: list[Problem] = []
+    if not filled:
+        root, unfilled = templates.fill(root, {source.name: source.text for source in sources})
     problems += [*refused, *empty.values(), *unfilled]
     warnings += new_params
     try:

@@ -202,11 +202,6 @@ class TestWithoutAFile:
         assert "cmd: typed in" in output
         assert status == 0
 
-    def test_without_dry_run_it_says_that_it_cannot_run_yet(self, tmp_path: Path) -> None:
-        result = shoal("run", "--framework", "none", "--", "x", cwd=tmp_path)
-        assert result.returncode == 3
-        assert "does not run them yet" in result.stderr
-
 
 def on_a_terminal(command: list[str], cwd: Path, typed: bytes) -> tuple[str, int]:
     """What a command shows on a terminal where a person answers its first question, and its exit code."""

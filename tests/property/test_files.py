@@ -8,6 +8,7 @@ from contextlib import suppress
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shoal import sources
 from shoal.errors import FileProblems
 from shoal.plan import plan
 from shoal.spec import Source, interpret, older, reading
@@ -89,4 +90,4 @@ def test_rewriting_older_spellings_twice_changes_nothing_more(which: int, seed: 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_text_or_one_error(data: bytes) -> None:
     with suppress(FileProblems):
-        interpret([Source("a.yml", reading.decode(data, "a.yml"))])
+        interpret([Source("a.yml", sources.decode(data, "a.yml"))])

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
+from shoal import sources
 from shoal.errors import FileProblems
 from shoal.spec import Source, _as_text, _without_empty, load, older, reading, refusals
 from shoal.spec.schema import json_schema
+from shoal.spec.tree import Node
 from shoal.spec.types import Spec
 from tests.fixtures import RIGHT, WRONG
 from tests.golden.test_plans import OLDER
@@ -67,7 +69,7 @@ def arrays(value: Any) -> Any:
 
 
 def newest_spelling(path: Path) -> Any:
-    return reading.parse(Source(path.name, reading.decode(path.read_bytes(), path.name)))[0].plain()
+    return reading.parse(Source(path.name, sources.decode(path.read_bytes(), path.name)))[0].plain()
 
 
 @pytest.mark.parametrize("path", [p for p in RIGHT if p.stem not in OLDER], ids=lambda path: path.stem)
@@ -155,15 +157,15 @@ def accepted(data: Any) -> bool:
     return True
 
 
-def as_node(data: Any) -> reading.Node:
+def as_node(data: Any) -> Node:
     from shoal.errors import Where
 
     where = Where("a.yml", 1, 1)
     if isinstance(data, dict):
-        return reading.Node({key: as_node(item) for key, item in data.items()}, where)
+        return Node({key: as_node(item) for key, item in data.items()}, where)
     if isinstance(data, tuple):
-        return reading.Node(tuple(as_node(item) for item in data), where)
-    return reading.Node(data, where, text=str(data))
+        return Node(tuple(as_node(item) for item in data), where)
+    return Node(data, where, text=str(data))
 
 
 def test_every_key_has_a_description_and_says_its_default() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from shoal.launcher import archive
 from tests.conftest import ROOT
 
 PACKAGE = ROOT / "shoal"
@@ -17,14 +18,24 @@ PACKAGE = ROOT / "shoal"
 ARROWS: dict[str, set[str]] = {
     "__init__": set(),
     "errors": set(),
+    "states": {"errors"},
+    "logformat": set(),
     "frameworks": {"errors"},
-    "spec": {"frameworks", "errors"},
+    "sources": {"errors"},
+    "home": {"errors"},
+    "spec": {"sources", "frameworks", "errors"},
     "plan": {"spec", "frameworks", "errors"},
-    "cli": {"plan", "spec", "frameworks", "errors", "__init__"},
+    "launcher": {"logformat", "states", "frameworks", "errors"},
+    "backends": {"plan", "launcher", "states", "frameworks", "errors"},
+    "store": {"logformat", "states", "errors"},
+    "engine": {"backends", "store", "plan", "spec", "states", "frameworks", "errors"},
+    "server": {"engine", "backends", "store", "launcher", "spec", "states", "home", "errors", "__init__"},
+    "client": {"home", "errors"},
+    "cli": {"client", "home", "plan", "spec", "sources", "frameworks", "errors", "__init__"},
     "__main__": {"cli"},
 }
 
-TRAVELS = ["shoal/__init__.py", "shoal/errors.py", "shoal/frameworks"]
+TRAVELS = [f"shoal/{part}" for part in archive.TRAVELS]
 
 
 def part_of(path: Path) -> str:
@@ -57,7 +68,9 @@ def test_imports_point_down(path: Path) -> None:
     assert imports_of(path) <= ARROWS[part] | {part}
 
 
-@pytest.mark.parametrize("module", ["shoal", "shoal.errors", "shoal.frameworks"])
+@pytest.mark.parametrize(
+    "module", ["shoal", "shoal.errors", "shoal.frameworks", "shoal.launcher.replica", "shoal.backends.local.shepherd"]
+)
 def test_what_travels_loads_the_standard_library_only(module: str) -> None:
     code = f"import sys; before = set(sys.modules); import {module}; print(*(set(sys.modules) - before))"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from shoal import sources
 from shoal.errors import FileProblems, UsageError
 from shoal.spec import Source, load, reading
 from tests.fixtures import BASE, read
@@ -93,7 +94,7 @@ def test_json_with_tabs_is_read() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"x" * (reading.LARGEST_FILE + 1), "larger than 256 KiB"),
+        (b"x" * (sources.LARGEST_FILE + 1), "larger than 256 KiB"),
         (b"\xfe\xff\x00v", "UTF-16"),
         (b"\x7fELF\x00\x01", "binary"),
         (b"name: \xe9", "byte 0xe9 is not UTF-8"),
@@ -101,7 +102,7 @@ def test_json_with_tabs_is_read() -> None:
 )
 def test_files_that_are_something_else(data: bytes, message: str) -> None:
     with pytest.raises(FileProblems, match=message):
-        reading.decode(data, "a.yml")
+        sources.decode(data, "a.yml")
 
 
 def test_deep_nesting_is_one_error() -> None:
@@ -121,7 +122,7 @@ def test_a_control_character_is_located() -> None:
 
 
 class TestFinding:
-    @pytest.mark.parametrize("name", reading.USUAL_NAMES)
+    @pytest.mark.parametrize("name", sources.USUAL_NAMES)
     def test_a_directory_stands_for_the_usual_names(self, name, tmp_path) -> None:
         (tmp_path / name).write_text('{"run": {"cmd": "x"}}')
         assert load([str(tmp_path)]).spec.run.cmd == "x"

@@ -1,0 +1,1 @@
+"""Where replicas run. One directory per cluster kind; a backend knows no framework."""

@@ -1,0 +1,1 @@
+"""Where backends and store meet: what has to happen next (`decide`), and doing it (`act`)."""

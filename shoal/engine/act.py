@@ -1,0 +1,349 @@
+"""Does what `decide` says, and sleeps until something happens.
+
+One thread. It is woken by datagrams of shepherds, by the API, by the end of a shepherd (a pidfd) and by deadlines; it
+does not poll. Each action is one short transaction or one call of a backend, and safe to repeat.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import selectors
+import shutil
+import socket
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.exc import IntegrityError
+
+from shoal.backends.backend import Launch, Observation
+from shoal.backends.local import files
+from shoal.backends.local.backend import LocalBackend
+from shoal.engine import admission
+from shoal.engine.decide import (
+    Action,
+    Admit,
+    AskToStop,
+    Experiment,
+    Explain,
+    Finish,
+    Record,
+    Restart,
+    Snapshot,
+    StopWish,
+    Submit,
+    decide,
+)
+from shoal.plan import Plan, plan
+from shoal.spec import Source, interpret
+from shoal.states import FAILED, FINAL, QUEUED, RESTARTING, STARTING, Outcome, Policy, Status
+from shoal.store import experiments as store
+from shoal.store.database import Database
+
+PORTS = range(20000, 32000)  # below the range from which systems take ports for outgoing connections
+
+
+class Engine:
+    """Carries experiments from the queue to their end. `between` is called before every action."""
+
+    def __init__(
+        self,
+        home: Path,
+        database: Database,
+        backend: LocalBackend,
+        between: Callable[[Action], None] = lambda action: None,
+    ) -> None:
+        self.home = home
+        self.database = database
+        self.backend = backend
+        self.between = between
+        self.site = backend.probe()
+        self.on_round: Callable[[], None] = lambda: None  # called after every round: something may have changed
+        self.failure = ""
+        self._plans: dict[str, Plan] = {}
+        self._ending = False
+        self._selector = selectors.DefaultSelector()
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        self._wake_reader.setblocking(False)
+        self._wake_writer.setblocking(False)
+        self._selector.register(self._wake_reader, selectors.EVENT_READ)
+        self._watched: dict[int, int] = {}  # pid -> pidfd
+        self._datagrams = self._listen()
+        self._thread = threading.Thread(target=self._loop, name="engine", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        with suppress(BlockingIOError):  # it is awake already
+            self._wake_writer.send(b".")
+
+    def close(self) -> None:
+        self._ending = True
+        self.wake()
+        self._thread.join(timeout=10)
+        self._datagrams.close()
+
+    def _listen(self) -> socket.socket:
+        """The socket that shepherds tell of changes. Its path is named relative to the home, as paths must be short."""
+        here = os.open(".", os.O_RDONLY)
+        try:
+            os.chdir(self.home)
+            if os.path.exists(files.WAKE):
+                os.unlink(files.WAKE)
+            receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            receiver.bind(files.WAKE)
+            os.chmod(files.WAKE, 0o600)
+        finally:
+            os.fchdir(here)
+            os.close(here)
+        receiver.setblocking(False)
+        self._selector.register(receiver, selectors.EVENT_READ)
+        return receiver
+
+    def _loop(self) -> None:
+        while not self._ending:
+            try:
+                wake_at = self.round()
+                self.failure = ""
+            except Exception:  # noqa: BLE001  a full disk must not end the engine: it tries again
+                self.failure = traceback.format_exc()
+                traceback.print_exc()
+                wake_at = time.time() + 1.0
+            self.on_round()
+            self._sleep(wake_at)
+
+    def _sleep(self, wake_at: float | None) -> None:
+        timeout = None if wake_at is None else max(0.0, wake_at - time.time())
+        for key, _ in self._selector.select(timeout):
+            if key.fileobj is self._wake_reader or key.fileobj is self._datagrams:
+                _drain(key.fileobj)
+            else:
+                pid = key.data
+                self._selector.unregister(key.fileobj)
+                os.close(self._watched.pop(pid))
+
+    def round(self) -> float | None:
+        """Acts until nothing is left to do; returns when to look again although nothing happens."""
+        while not self._ending:
+            decision = decide(self.snapshot(), time.time())
+            for action in decision.actions:
+                self.between(action)
+                self.act(action)
+            if not decision.actions:
+                return decision.wake_at
+        return None
+
+    def snapshot(self) -> Snapshot:
+        with self.database.read() as connection:
+            rows = store.unfinished(connection)
+            recorded = {row["uid"]: store.replicas_of(connection, row["uid"], row["attempt"]) for row in rows}
+        handles = [row["handle"] for row in rows if row["handle"]]
+        observed = self.backend.observe(handles)
+        self._watch(handles)
+        waiting = self.home / files.WAITING
+        if any(row["state"] == QUEUED for row in rows):
+            waiting.touch()
+        else:
+            waiting.unlink(missing_ok=True)
+        return Snapshot(tuple(self._experiment(row, recorded[row["uid"]], observed) for row in rows), self.site)
+
+    def _experiment(self, row: store.Row, replicas: Any, observed: Mapping[str, Observation]) -> Experiment:
+        return Experiment(
+            uid=row["uid"],
+            number=row["number"],
+            state=row["state"],
+            reason=row["reason"],
+            attempt=row["attempt"],
+            policy=Policy.of(row["policy"]),
+            needs=admission.needs_of(self.plan_of(row)),
+            oversubscribe=row["oversubscribe"],
+            created=row["created"],
+            timeout_queue=row["timeout_queue"],
+            handle=row["handle"],
+            stop=StopWish(row["stop"]["reason"], row["stop"]["grace"]) if row["stop"] else None,
+            recorded={
+                (r["replica"], r["try"]): Status(
+                    r["replica"], r["try"], r["state"], r["reason"], r["exit_code"], r["signal"], r["node"],
+                    r["started"], r["finished"],
+                )
+                for r in replicas
+            },
+            observation=observed.get(row["handle"]) if row["handle"] else None,
+        )  # fmt: skip
+
+    def plan_of(self, row: store.Row) -> Plan:
+        if row["uid"] not in self._plans:
+            self._plans[row["uid"]] = plan(interpret([Source("experiment", row["resolved"])], filled=True).spec)
+        return self._plans[row["uid"]]
+
+    def _watch(self, handles: list[str]) -> None:
+        """The end of a shepherd or its twin wakes the engine."""
+        for pid in {pid for handle in handles for pid in self.backend.pids(handle)} - set(self._watched):
+            try:
+                descriptor = os.pidfd_open(pid)
+            except OSError:
+                continue
+            self._watched[pid] = descriptor
+            self._selector.register(descriptor, selectors.EVENT_READ, pid)
+
+    def act(self, action: Action) -> None:
+        match action:
+            case Admit(uid):
+                self._admit(uid)
+            case Explain(uid, reason):
+                with self.database.write() as connection:
+                    store.change(connection, store.get(connection, uid), QUEUED, reason)
+            case Submit(uid, attempt):
+                self._submit(uid, attempt)
+            case Record(uid, _, statuses, state, reason):
+                self._record(uid, statuses, state, reason)
+            case AskToStop(_, handle, reason, grace):
+                self.backend.stop(handle, reason, grace)
+            case Restart(uid, attempt, outcome, reason):
+                self._restart(uid, attempt, outcome, reason)
+            case Finish(uid, state, reason, outcome):
+                self._finish(uid, state, reason, outcome)
+
+    def _admit(self, uid: str) -> None:
+        with self.database.write() as connection:
+            row = store.get(connection, uid)
+            if row["state"] == QUEUED and self._take(connection, row):
+                store.change(connection, row, STARTING, "")
+
+    def _take(self, connection: Any, row: store.Row) -> bool:
+        """Devices and ports for every replica, or nothing at all."""
+        planned = self.plan_of(row)
+        taken = {entry["unit"] for entry in store.allocated(connection, "gpu")}
+        free = [gpu for gpu in self.site.gpus if gpu not in taken]
+        devices = admission.assign(planned, free, oversubscribe=row["oversubscribe"])
+        if devices is None:
+            return False
+        used = {entry["unit"] for entry in store.allocated(connection, "port")}
+        ports = free_ports(len(planned.replicas), used)
+        units = [("gpu", gpu, name) for name, gpus in devices.items() for gpu in gpus]
+        units += [("port", port, replica.name) for port, replica in zip(ports, planned.replicas, strict=True)]
+        try:
+            store.allocate(connection, row["uid"], units)
+        except IntegrityError:
+            return False
+        return True
+
+    def _submit(self, uid: str, attempt: int) -> None:
+        with self.database.read() as connection:
+            row = store.get(connection, uid)
+            ports = {entry["replica"]: entry["unit"] for entry in store.allocated(connection, "port", uid)}
+            devices: dict[str, tuple[int, ...]] = {}
+            for entry in store.allocated(connection, "gpu", uid):
+                devices[entry["replica"]] = (*devices.get(entry["replica"], ()), entry["unit"])
+        launch = Launch(
+            experiment=row["id"],
+            uid=uid,
+            attempt=attempt,
+            plan=self.plan_of(row),
+            policy=Policy.of(row["policy"]),
+            cwd=row["cwd"],
+            oversubscribe=row["oversubscribe"],
+            ports=ports,
+            devices=devices,
+            limits_from=row["plan"].get("limits_from", {}),
+        )
+        handle = self.backend.submit(self.backend.render(launch, self.site))
+        if row["handle"] != handle:
+            with self.database.write() as connection:
+                row = store.get(connection, uid)
+                if row["attempt"] == attempt and row["state"] not in FINAL:
+                    store.change(connection, row, row["state"], row["reason"], handle=handle)
+
+    def _record(self, uid: str, statuses: tuple[Status, ...], state: str, reason: str) -> None:
+        with self.database.write() as connection:
+            row = store.get(connection, uid)
+            store.record(connection, row, self._places(row), statuses)
+            started = (
+                {} if row["started"] else {"started": min((s.started for s in statuses if s.started), default=None)}
+            )
+            store.change(connection, row, state, reason, **{k: v for k, v in started.items() if v})
+
+    def _places(self, row: store.Row) -> dict[str, store.Row]:
+        return {replica["replica"]: replica for replica in row["plan"]["replicas"]}
+
+    def _restart(self, uid: str, attempt: int, outcome: Outcome, reason: str) -> None:
+        with self.database.write() as connection:
+            row = store.get(connection, uid)
+            if row["attempt"] != attempt:
+                return
+            store.release(connection, uid)
+            if not self._take(connection, row):
+                raise RuntimeError(f"{row['id']}: nothing free for the next attempt, although it was just released")
+            failure = _failure(outcome, attempt) or row["first_failure"]
+            store.change(connection, row, RESTARTING, reason, attempt=attempt + 1, handle=None, first_failure=failure)
+
+    def _finish(self, uid: str, state: str, reason: str, outcome: Outcome | None) -> None:
+        with self.database.write() as connection:
+            row = store.get(connection, uid)
+            if row["state"] in FINAL:
+                return
+            failure = _failure(outcome, row["attempt"]) if state == FAILED else None
+            if state == FAILED and failure is None:
+                failure = row["first_failure"]
+            store.release(connection, uid)
+            finished = outcome.finished if outcome is not None else time.time()
+            store.change(connection, row, state, reason, finished=finished, first_failure=failure)
+        self._plans.pop(uid, None)
+        (self.home / "experiments" / row["id"] / "environment.json").unlink(missing_ok=True)
+
+    def remove(self, row: store.Row) -> None:
+        """Forgets a finished experiment and frees its space."""
+        with self.database.write() as connection:
+            store.remove(connection, row["uid"])
+        shutil.rmtree(self.home / "experiments" / row["id"], ignore_errors=True)
+
+
+def _failure(outcome: Outcome | None, attempt: int) -> dict[str, Any] | None:
+    """The first failure as everybody shows it."""
+    if outcome is None or not outcome.failures:
+        return None
+    first = outcome.failures[0]
+    return {
+        "replica": first.replica,
+        "process": None,
+        "attempt": attempt,
+        "try": first.try_,
+        "exit_code": first.exit_code,
+        "signal": first.signal or None,
+        "reason": first.reason or None,
+        "time": first.finished,
+        "lines": list(first.lines),
+    }
+
+
+def free_ports(count: int, taken: set[int]) -> list[int]:
+    """Ports nobody listens on now and no experiment of this home holds."""
+    candidates = [port for port in PORTS if port not in taken]
+    random.shuffle(candidates)  # two homes on one machine rarely meet
+    found: list[int] = []
+    for port in candidates:
+        if len(found) == count:
+            break
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+    if len(found) < count:
+        raise RuntimeError(f"only {len(found)} of {count} ports are free between {PORTS[0]} and {PORTS[-1]}")
+    return found
+
+
+def _drain(reader: socket.socket) -> None:
+    try:
+        while reader.recv(4096):
+            pass
+    except BlockingIOError:
+        pass

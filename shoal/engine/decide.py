@@ -1,0 +1,222 @@
+"""What has to happen next. Pure: a snapshot and the time in, actions out; asking again without a change gives the same.
+
+Every action is safe to do twice, so a server may die between any two of them and the next one goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from shoal.backends.backend import Observation, Site
+from shoal.engine.admission import Needs, shortage
+from shoal.states import (
+    FAILED,
+    LOST,
+    QUEUED,
+    RESTARTING,
+    RUNNING,
+    STARTING,
+    STOPPED,
+    TIMED_OUT,
+    Outcome,
+    Policy,
+    Status,
+)
+
+
+@dataclass(frozen=True)
+class StopWish:
+    reason: str
+    grace: float
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One unfinished experiment as the engine sees it."""
+
+    uid: str
+    number: int
+    state: str
+    reason: str
+    attempt: int
+    policy: Policy
+    needs: Needs = field(default_factory=Needs)
+    oversubscribe: bool = False
+    created: float = 0.0
+    timeout_queue: float | None = None
+    handle: str | None = None
+    stop: StopWish | None = None
+    recorded: Mapping[tuple[str, int], Status] = field(default_factory=dict)  # (replica, try) -> as the store has it
+    observation: Observation | None = None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    experiments: tuple[Experiment, ...]
+    site: Site
+
+
+@dataclass(frozen=True)
+class Admit:
+    """Take devices and ports, and leave the queue."""
+
+    uid: str
+
+
+@dataclass(frozen=True)
+class Explain:
+    """Say what a waiting experiment waits for."""
+
+    uid: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Submit:
+    uid: str
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Record:
+    """Write down what was observed of the replicas."""
+
+    uid: str
+    attempt: int
+    statuses: tuple[Status, ...]
+    state: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class AskToStop:
+    uid: str
+    handle: str
+    reason: str
+    grace: float
+
+
+@dataclass(frozen=True)
+class Restart:
+    """Begin the next attempt."""
+
+    uid: str
+    attempt: int  # the one that ended
+    outcome: Outcome
+    reason: str
+
+
+@dataclass(frozen=True)
+class Finish:
+    uid: str
+    state: str
+    reason: str
+    outcome: Outcome | None = None
+
+
+Action = Admit | Explain | Submit | Record | AskToStop | Restart | Finish
+
+
+@dataclass(frozen=True)
+class Decision:
+    actions: tuple[Action, ...]
+    wake_at: float | None = None
+
+
+def decide(snapshot: Snapshot, now: float) -> Decision:
+    actions: list[Action] = []
+    for experiment in snapshot.experiments:
+        if experiment.state != QUEUED:
+            actions += _active(experiment)
+    queued, wake_at = _queue(snapshot, now)
+    return Decision((*actions, *queued), wake_at)
+
+
+def _active(experiment: Experiment) -> Iterator[Action]:
+    seen = experiment.observation
+    if experiment.handle is None or seen is None:
+        if experiment.stop is not None and experiment.handle is None:
+            yield Finish(experiment.uid, STOPPED, experiment.stop.reason)
+            return
+        yield Submit(experiment.uid, experiment.attempt)
+        return
+    if seen.unreachable:
+        if experiment.state != LOST:
+            yield Record(experiment.uid, experiment.attempt, (), LOST, seen.unreachable)
+        return
+    changed = tuple(s for s in seen.statuses if experiment.recorded.get((s.replica, s.try_)) != _without_lines(s))
+    state = _state(experiment, seen)
+    if changed or state != experiment.state:
+        yield Record(experiment.uid, experiment.attempt, changed, state, "" if state == RUNNING else experiment.reason)
+    if seen.outcome is not None:
+        yield _after(experiment, seen.outcome)
+        return
+    if seen.missing:
+        yield Submit(experiment.uid, experiment.attempt)
+    wish = experiment.stop
+    if wish is not None and seen.stop_grace != wish.grace:
+        yield AskToStop(experiment.uid, experiment.handle, wish.reason, wish.grace)
+
+
+def _state(experiment: Experiment, seen: Observation) -> str:
+    """Running once every replica has been seen to run; before that, starting, or restarting in a later attempt."""
+    if seen.statuses and all(status.started is not None for status in seen.statuses):
+        return RUNNING
+    if experiment.state in (STARTING, RESTARTING):
+        return experiment.state
+    return STARTING if experiment.attempt == 0 else RESTARTING
+
+
+def _after(experiment: Experiment, outcome: Outcome) -> Action:
+    """The attempt is over: the next one, or the end."""
+    policy = experiment.policy
+    again = (
+        outcome.state == FAILED
+        and policy.restart == "experiment"
+        and experiment.stop is None
+        and experiment.attempt < policy.restart_max
+        and (not outcome.failures or policy.restarts_after(outcome.failures[0]))
+        and not outcome.reason.startswith(TIMED_OUT)
+    )
+    if again:
+        reason = f"attempt {experiment.attempt + 1} of at most {policy.restart_max}: {outcome.reason}"
+        return Restart(experiment.uid, experiment.attempt, outcome, reason)
+    return Finish(experiment.uid, outcome.state, outcome.reason, outcome)
+
+
+def _queue(snapshot: Snapshot, now: float) -> tuple[list[Action], float | None]:
+    actions: list[Action] = []
+    wake_at: float | None = None
+    used = sum((e.needs for e in snapshot.experiments if e.state != QUEUED and not e.oversubscribe), Needs())
+    ahead: Experiment | None = None
+    for experiment in snapshot.experiments:
+        if experiment.state != QUEUED:
+            continue
+        if experiment.stop is not None:
+            actions.append(Finish(experiment.uid, STOPPED, experiment.stop.reason))
+            continue
+        if experiment.timeout_queue is not None:
+            deadline = experiment.created + experiment.timeout_queue
+            if now >= deadline:
+                reason = f"{TIMED_OUT}: waited {experiment.timeout_queue:g} s for {experiment.reason or 'a place'}"
+                actions.append(Finish(experiment.uid, FAILED, reason))
+                continue
+            wake_at = deadline if wake_at is None else min(wake_at, deadline)
+        missing = "" if experiment.oversubscribe else shortage(experiment.needs, used, snapshot.site)
+        if ahead is not None:
+            reason = f"behind #{ahead.number} in the queue"
+        elif missing:
+            reason = f"waits for {missing}"
+        else:
+            actions.append(Admit(experiment.uid))
+            used = used if experiment.oversubscribe else used + experiment.needs
+            continue
+        ahead = ahead or experiment
+        if reason != experiment.reason:
+            actions.append(Explain(experiment.uid, reason))
+    return actions, wake_at
+
+
+def _without_lines(status: Status) -> Status:
+    return Status(**{**status.__dict__, "lines": ()})

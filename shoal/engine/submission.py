@@ -1,0 +1,182 @@
+"""What a person submits -> a row of the store: the file interpreted, checked against the cluster, its policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shoal.backends.backend import Site
+from shoal.engine.admission import needs_of, never_fits
+from shoal.errors import FileProblems, Problem, Unavailable, UsageError
+from shoal.frameworks import PS
+from shoal.plan import Plan, plan
+from shoal.spec import Document, Source, interpret
+from shoal.spec.writing import to_yaml
+from shoal.states import Policy
+
+
+@dataclass(frozen=True)
+class Submission:
+    """The texts of the files, and where the caller stands."""
+
+    sources: Sequence[Source]
+    params: Sequence[str] = ()
+    directory: str = ""  # the directory of the first file; without a file the caller's
+    oversubscribe: bool = False
+    rerun_of: str = ""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    values: Mapping[str, Any]
+    warnings: Sequence[Problem]
+    plan: Plan
+    secret_refs: Sequence[str] = field(default=())
+
+
+def prepare(submission: Submission, site: Site, secrets: Mapping[str, Any]) -> Prepared:
+    """Everything that can be known to be wrong is said here, before anything is kept."""
+    document = interpret(submission.sources, submission.params)
+    spec, planned = document.spec, plan(document.spec)
+    problems = [*_not_here_yet(document), *_secrets(document, secrets)]
+    cwd = _working_directory(document, submission.directory, problems)
+    if problems:
+        raise FileProblems(problems, document.warnings)
+    short = "" if submission.oversubscribe else never_fits(needs_of(planned), site)
+    if short:
+        raise UsageError(
+            f"the {len(planned.replicas)} replicas ask for {short}",
+            hint="lower the requests; or --oversubscribe runs them all the same, without checking totals",
+        )
+    values = {
+        "name": planned.name,
+        "framework": planned.framework,
+        "backend": planned.backend,
+        "cluster": "local",
+        "params": _json(spec.params),
+        "tags": list(spec.tags),
+        "sources": {
+            "files": [{"name": source.name, "text": source.text} for source in submission.sources],
+            "params": list(submission.params),
+            "directory": submission.directory,
+        },
+        "resolved": to_yaml(document.root.plain()),
+        "plan": {**planned.json(), "limits_from": _limits_from(document, planned), "params": _json(planned.params)},
+        "policy": policy_of(planned).json(),
+        "cwd": cwd,
+        "oversubscribe": submission.oversubscribe,
+        "timeout_queue": spec.timeout.queue,
+        "rerun_of": submission.rerun_of or None,
+    }
+    return Prepared(values, [*document.warnings, *_only_on_clusters(document)], planned, planned.secret_refs)
+
+
+def policy_of(planned: Plan) -> Policy:
+    codes = planned.restart.on_exit_codes
+    return Policy(
+        deciders=frozenset(replica.name for replica in planned.replicas if replica.decides),
+        servers=frozenset(replica.name for replica in planned.replicas if replica.role == PS),
+        grace_stop=planned.grace.stop,
+        grace_finish=planned.grace.finish,
+        timeout_start=planned.timeout.start,
+        timeout_run=planned.timeout.run,
+        restart=planned.restart.policy,
+        restart_max=planned.restart.max,
+        on_exit_codes=frozenset(codes) if codes is not None else None,
+    )
+
+
+def _working_directory(document: Document, directory: str, problems: list[Problem]) -> str:
+    code = document.spec.code
+    if not isinstance(code, str):
+        raise Unavailable("code from git or a snapshot cannot be fetched yet", hint="code: a directory")
+    place = Path(directory) / code
+    if not place.is_dir():
+        problems.append(
+            Problem(
+                f"{place} is no directory", path="code", where=document.where(("code",)), hint="name an existing one"
+            )
+        )
+    return str(place.resolve())
+
+
+def _not_here_yet(document: Document) -> list[Problem]:
+    if not document.spec.data:
+        return []
+    where = document.where(("data",))
+    return [Problem("data sets cannot be mounted yet", path="data", where=where, hint="read them by their own path")]
+
+
+def _secrets(document: Document, secrets: Mapping[str, Any]) -> list[Problem]:
+    path = ("environment", "secret_refs")
+    return [
+        Problem(
+            f"there is no secret {name!r}",
+            path="environment.secret_refs",
+            where=document.where(path),
+            hint=f"add a section [{name}] to secrets.toml in the home; known: {', '.join(secrets) or 'none'}",
+        )
+        for name in document.spec.environment.secret_refs
+        if name not in secrets
+    ]
+
+
+def _only_on_clusters(document: Document) -> list[Problem]:
+    """What the local cluster does not do: one warning each."""
+    spec = document.spec
+    environment = spec.environment
+    shapes = [
+        environment,
+        environment.replicas.default_worker,
+        environment.replicas.default_ps,
+        *environment.replicas.worker,
+        *environment.replicas.ps,
+    ]
+    ignored = [
+        (
+            ("backend",),
+            spec.backend == "kubeflow",
+            "kubeflow manages replicas on Kubernetes only: they run natively here",
+        ),
+        (
+            ("build", "image"),
+            spec.build.image is not None,
+            "replicas run in your own environment here, not in an image",
+        ),
+        (("environment", "config_map_refs"), bool(environment.config_map_refs), "ConfigMaps exist on Kubernetes only"),
+        *[
+            (("environment", key), any(getattr(shape, key) for shape in shapes), f"{key} means nothing on this machine")
+            for key in ("node_selector", "tolerations", "affinity", "labels", "annotations")
+        ],
+    ]
+    return [
+        Problem(message, path=".".join(path), where=document.where(path), hint="it is used on a Kubernetes cluster")
+        for path, applies, message in ignored
+        if applies
+    ]
+
+
+def _limits_from(document: Document, planned: Plan) -> dict[str, str]:
+    """replica -> the place in the file that set its memory limit."""
+    found = {}
+    for replica in planned.replicas:
+        if replica.resources.memory.limits is not None:
+            path = tuple(
+                int(step) if step.isdigit() else step
+                for step in replica.resources_from.replace("[", ".").replace("]", "").split(".")
+            )
+            found[replica.name] = str(document.where((*path, "memory", "limits")))
+    return found
+
+
+def _json(value: Any) -> Any:
+    """Params as JSON keeps them: tuples as lists, and what JSON cannot say as strings."""
+    if isinstance(value, Mapping):
+        return {key: _json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_json(item) for item in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    return value

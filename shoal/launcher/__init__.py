@@ -1,0 +1,1 @@
+"""What runs inside a replica: standard library only, clean for Python 3.8."""

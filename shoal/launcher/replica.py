@@ -1,0 +1,288 @@
+"""Runs the command of one replica: its environment, its log, its end.
+
+The same program on every cluster; on a laptop it is forked by the shepherd, which saves the start of an interpreter for
+each replica. It owns the pipe of the command, so no line is lost while anybody else dies, and it writes `exit.json`
+when all processes of the replica are gone. The pipes are made by whoever starts the launcher, which can so drain them
+should the launcher itself be killed:
+
+    {"exit_code": 137, "signal": "SIGKILL", "reason": "OOMKilled", "stopped": false, "started": …, "finished": …}
+
+Signals to the launcher: SIGTERM stops the command with its grace, SIGUSR2 ends it at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
+
+from shoal.launcher import processes
+from shoal.launcher.limits import Group, Kind, MemoryWatch, detect
+from shoal.launcher.logfile import LogWriter
+from shoal.states import OOM_KILLED, normal_exit
+
+STDOUT, STDERR = 1, 2
+CHUNK = 1 << 18
+LEFTOVER_GRACE = 2.0  # for what a command left running behind its back
+DRAIN = 1.0  # for the last bytes of a pipe whose other end somebody still holds
+
+
+@dataclass(frozen=True)
+class Task:
+    """One start of one replica, with everything resolved."""
+
+    uid: str
+    directory: str  # of this try: `log`, `streams` and exit.json lie in it
+    command: str
+    cwd: str
+    env: Mapping[str, str]
+    grace: float
+    memory_limit: Optional[int] = None  # bytes
+    cpu_limit: Optional[float] = None  # cores
+    memory_from: str = ""  # the line of the file that set it
+    watch_only: bool = False  # --oversubscribe: limits are watched, not enforced
+    pipes: Tuple[Tuple[int, int], Tuple[int, int]] = ((-1, -1), (-1, -1))  # (read, write) of stdout and stderr
+    groups: Optional[Kind] = None  # which control groups can be written, when that is known already
+
+
+def run(task: Task) -> None:
+    """Runs the task to its end. Silent: what there is to say stands in the log and in exit.json."""
+    Launcher(task).run()
+
+
+class Launcher:
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.log = LogWriter(os.path.join(task.directory, "log"))
+        self.child: Optional[subprocess.Popen[bytes]] = None
+        self.group: Optional[Group] = None
+        self.watch: Optional[MemoryWatch] = None
+        self.started = time.time()
+        self.stop_asked = False
+        self.kill_at: Optional[float] = None
+        self.exceeded = False
+        self.signals, self.wake = os.pipe()
+        self.pipes: Dict[int, int] = {}
+
+    def run(self) -> None:
+        os.makedirs(os.path.join(self.task.directory, "streams"), exist_ok=True)
+        os.set_blocking(self.wake, False)
+        os.set_blocking(self.signals, False)
+        signal.set_wakeup_fd(self.wake, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGUSR2, signal.SIGCHLD):
+            signal.signal(number, _noted)
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_IGN)  # Ctrl-C is for the command line; it asks the server to stop us
+        self.limit()
+        code, reason = self.start()
+        while self.child is not None and code is None:
+            self.step()
+            code = self.child.poll()
+        self.sweep()
+        self.drain()
+        self.finish(code if code is not None else 127, reason)
+
+    def limit(self) -> None:
+        task = self.task
+        if task.memory_limit is None and task.cpu_limit is None:
+            return
+        kind = task.groups if task.groups is not None else detect()
+        try:
+            self.group = Group.create(
+                kind, f"shoal-{task.uid}", task.memory_limit, task.cpu_limit, oversubscribe=task.watch_only
+            )
+        except OSError:
+            self.group = None
+        if task.memory_limit is not None and (self.group is None or not kind.memory):
+            self.watch = MemoryWatch(task.memory_limit, self.pids)
+
+    def start(self) -> Tuple[Optional[int], str]:
+        """Starts the command; an exit code and reason when that is not possible."""
+        task = self.task
+        try:
+            self.child = subprocess.Popen(
+                ["bash", "-c", task.command],
+                cwd=task.cwd,
+                env=dict(task.env),
+                stdin=subprocess.DEVNULL,
+                stdout=task.pipes[0][1],
+                stderr=task.pipes[1][1],
+                start_new_session=True,
+                preexec_fn=self.group.add if self.group is not None else None,
+            )
+        except OSError as error:
+            what = error.filename if error.filename not in (None, "bash") else "bash"
+            self.say(f"shoal: cannot start the command: {what}: {error.strerror}\n")
+            return 127, f"cannot start: {what}: {error.strerror}"
+        finally:
+            for _, write_end in task.pipes:
+                os.close(write_end)
+        self.pipes = {task.pipes[0][0]: STDOUT, task.pipes[1][0]: STDERR}
+        for pipe in self.pipes:
+            os.set_blocking(pipe, False)
+        return None, ""
+
+    def step(self) -> None:
+        """Waits for output, a signal or a deadline, and deals with it."""
+        ready = self.wait([*self.pipes, self.signals], self.timeout())
+        if self.signals in ready:
+            self.take_signals(os.read(self.signals, 4096))
+            self.reap_orphans()
+        self.read(ready)
+        now = time.time()
+        self.log.flush(now)
+        if self.watch is not None and self.watch.check(now) is not None and not self.task.watch_only:
+            self.exceeded = True
+            self.signal_all(signal.SIGKILL)
+        if self.kill_at is not None and now >= self.kill_at:
+            self.signal_all(signal.SIGKILL)
+            self.kill_at = now + 0.2  # what was forked meanwhile
+
+    def timeout(self) -> Optional[float]:
+        now = time.time()
+        deadlines = [at for at in (self.kill_at, self.log.deadline) if at is not None]
+        if self.watch is not None:
+            deadlines.append(now + 0.2)
+        return max(0.0, min(deadlines) - now) if deadlines else None
+
+    def wait(self, fds: List[int], timeout: Optional[float]) -> Set[int]:
+        poll = select.poll()
+        for fd in fds:
+            poll.register(fd, select.POLLIN | select.POLLHUP)
+        return {fd for fd, _ in poll.poll(None if timeout is None else timeout * 1000)}
+
+    def read(self, ready: Set[int]) -> None:
+        for pipe in ready & set(self.pipes):
+            try:
+                data = os.read(pipe, CHUNK)
+            except BlockingIOError:
+                continue
+            if data:
+                self.log.write(self.pipes[pipe], data, time.time())
+            else:
+                del self.pipes[pipe]
+
+    def take_signals(self, numbers: bytes) -> None:
+        if signal.SIGUSR2 in numbers:
+            self.stop_asked = True
+            self.kill_at = time.time()
+        elif signal.SIGTERM in numbers and not self.stop_asked:
+            self.stop_asked = True
+            self.kill_at = time.time() + self.task.grace
+            self.signal_all(signal.SIGTERM)
+
+    def signal_all(self, number: int) -> None:
+        known = processes.table()
+        for pid in self.pids():
+            if pid in known:
+                processes.send(known[pid], number)
+
+    def pids(self) -> Set[int]:
+        """Every process of the replica that is left: orphans come back to the launcher, a mark tells the others."""
+        return (processes.descendants(os.getpid()) | processes.marked(self.task.uid)) - {os.getpid()}
+
+    def reap_orphans(self) -> None:
+        """Takes note of the ends of the command's orphans; that of the command itself is its own matter."""
+        while True:
+            try:
+                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if found is None or (self.child is not None and found.si_pid == self.child.pid):
+                return
+            os.waitpid(found.si_pid, 0)
+
+    def sweep(self) -> None:
+        """Ends what the command left running. Its output still comes through the pipes while it ends."""
+        deadline = time.time() + (0 if self.kill_at else min(LEFTOVER_GRACE, self.task.grace))
+        if self.pids():
+            self.signal_all(signal.SIGTERM)
+        pause = 0.002
+        while self.pids():
+            if time.time() >= deadline:
+                self.signal_all(signal.SIGKILL)
+            self.read(self.wait(list(self.pipes), pause))
+            self.reap_orphans()
+            pause = min(pause * 2, 0.05)
+
+    def drain(self) -> None:
+        """The last bytes: until both pipes are at their end, or nothing comes any more."""
+        while self.pipes:
+            ready = self.wait(list(self.pipes), DRAIN)
+            if not ready:
+                break
+            self.read(ready)
+
+    def finish(self, code: int, reason: str) -> None:
+        now = time.time()
+        exit_code, name = normal_exit(code)
+        # A shell or torchrun turns a killed child into an ordinary exit code, so the kernel's count decides.
+        oom = self.exceeded or (self.group is not None and self.group.oom_kills() > 0 and exit_code != 0)
+        peak = self.group.peak() if self.group is not None else self.watch.peak if self.watch is not None else None
+        if oom and not reason:
+            reason = self.explain_oom(peak)
+        if self.group is not None:
+            self.group.remove()
+        self.log.close(now)
+        write_json(
+            os.path.join(self.task.directory, "exit.json"),
+            {
+                "exit_code": exit_code,
+                "signal": name,
+                "reason": reason,
+                "stopped": self.stop_asked and not oom,
+                "started": self.started,
+                "finished": now,
+                "memory_peak": peak,
+            },
+        )
+
+    def explain_oom(self, peak: Optional[int]) -> str:
+        limit = self.task.memory_limit or 0
+        used = f"reached {_mib(max(peak or 0, limit))} of {_mib(limit)}"
+        return f"{OOM_KILLED}: {used}" + (f", set in {self.task.memory_from}" if self.task.memory_from else "")
+
+    def say(self, text: str) -> None:
+        self.log.write(STDERR, text.encode(), time.time())
+
+
+def _noted(number: int, frame: Any) -> None:
+    """A Python handler must exist for the wake-up pipe to be written."""
+
+
+def _mib(size: float) -> str:
+    return f"{size / 2**20:.0f} MiB"
+
+
+def write_json(path: str, value: Mapping[str, Any], mode: int = 0o600) -> None:
+    """Writes a whole file or nothing: a reader never sees half of it, and a full disk leaves the old one."""
+    temporary = f"{path}.{os.getpid()}.new"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            json.dump(value, file)
+            file.flush()
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def read_json(path: str) -> Optional[Dict[str, Any]]:
+    """The file's value; None when there is no such file."""
+    try:
+        with open(path) as file:
+            value: Dict[str, Any] = json.load(file)
+            return value
+    except FileNotFoundError:
+        return None
+
+
+if sys.platform != "linux":  # pragma: no cover
+    raise ImportError("replicas run on Linux only")

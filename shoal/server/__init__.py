@@ -1,0 +1,1 @@
+"""The HTTP API, the live streams, sign-in, and the pages."""

@@ -1,0 +1,137 @@
+"""What happens while it happens: changes of states, and logs as they are written."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from anyio import to_thread
+
+from shoal.engine.act import Engine
+from shoal.states import FINAL
+from shoal.store import experiments as store
+from shoal.store import logs
+from shoal.store.database import Database
+
+LOOK_AGAIN = 0.03  # seconds between looks at a log that somebody follows
+BATCH = 1 << 20  # bytes of one replica sent before others get their turn
+
+
+class Bell:
+    """Tells coroutines that the engine has done something. One bell for all of them; ringing costs nothing."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._rung = asyncio.Event()
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._engine.on_round = self._ring
+
+    def _ring(self) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._swap)
+
+    def _swap(self) -> None:
+        self._rung.set()
+        self._rung = asyncio.Event()
+
+    async def wait(self, timeout: float) -> None:
+        try:
+            await asyncio.wait_for(self._rung.wait(), timeout)
+        except TimeoutError:
+            return
+
+
+async def events(database: Database, bell: Bell, after: int, uid: str | None) -> AsyncIterator[str]:
+    """Server-sent events from a cursor on; a comment now and then keeps the connection alive."""
+
+    def look(number: int) -> list[Mapping[str, Any]]:
+        with database.read() as connection:
+            return list(store.events_after(connection, number, uid=uid))
+
+    yield ": shoal\n\n"
+    while True:
+        found = await to_thread.run_sync(look, after)
+        for row in found:
+            after = row["number"]
+            data = {key: value for key, value in row.items() if key != "uid"}
+            yield f"id: {after}\nevent: change\ndata: {json.dumps(data)}\n\n"
+        if not found:
+            await bell.wait(15.0)
+            yield ": still here\n\n"
+
+
+class Follower:
+    """The logs of one experiment from its beginning, of all attempts and tries, as they grow."""
+
+    def __init__(self, directory: Path, wanted: Callable[[str], bool]) -> None:
+        self.directory = directory
+        self.wanted = wanted
+        self.offsets: dict[tuple[int, str, int], int] = {}
+        self.decoders: dict[tuple[int, str, int, int], codecs.IncrementalDecoder] = {}
+
+    def look(self, tries: list[tuple[int, str, int]]) -> list[dict[str, Any]]:
+        """What was written since the last look."""
+        found: list[dict[str, Any]] = []
+        for key in tries:
+            if not self.wanted(key[1]):
+                continue
+            log = try_directory(self.directory, *key) / "log"
+            for item in logs.read(log, self.offsets.get(key, 0), BATCH):
+                self.offsets[key] = item.end
+                found.append(self._frame(key, item))
+        return found
+
+    def _frame(self, key: tuple[int, str, int], item: logs.Chunk | logs.Gap) -> dict[str, Any]:
+        attempt, replica, try_ = key
+        place = {"replica": replica, "attempt": attempt, "try": try_, "offset": item.offset}
+        if isinstance(item, logs.Gap):
+            return {"gap": {**place, "length": item.length, "reason": item.reason}}
+        decoder = self.decoders.setdefault((*key, item.stream), codecs.getincrementaldecoder("utf-8")("replace"))
+        return {"log": {**place, "time": item.time, "stream": item.stream, "text": decoder.decode(item.data)}}
+
+
+def try_directory(experiment: Path, attempt: int, replica: str, try_: int) -> Path:
+    return experiment / f"attempt-{attempt}" / replica / f"try-{try_}"
+
+
+async def follow(
+    database: Database,
+    bell: Bell,
+    directory: Path,
+    uid: str,
+    wanted: Callable[[str], bool],
+    describe: Callable[[Any, Mapping[str, Any]], dict[str, Any]],
+) -> AsyncIterator[bytes]:
+    """Frames, one JSON object a line: {log}, {gap}, {state}, and {end} when the experiment is over and all is said."""
+    follower = Follower(directory, wanted)
+    told: dict[str, Any] = {}
+
+    def look() -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
+        with database.read() as connection:
+            row = store.get(connection, uid)
+            tries = [(r["attempt"], r["replica"], r["try"]) for r in store.replicas_of(connection, uid)]
+            summary = describe(connection, row)
+        return (summary if summary != told else None), follower.look(tries)
+
+    while True:
+        state, frames = await to_thread.run_sync(look)
+        if frames:
+            yield b"".join(json.dumps(frame).encode() + b"\n" for frame in frames)
+        if state is not None:
+            told = state
+            over = state["state"] in FINAL
+            if over and frames:
+                told = {}  # what was printed last may still be on its way: look once more before the end is told
+                continue
+            yield json.dumps({"end" if over else "state": state}).encode() + b"\n"
+            if over:
+                return
+        if not frames:
+            await bell.wait(LOOK_AGAIN)

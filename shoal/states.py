@@ -1,0 +1,307 @@
+"""States of replicas and experiments, and what follows from them. Pure.
+
+    created → queued → starting → running → succeeded | failed | stopped
+                          ▲          │
+                          └ restarting     between attempts; `lost` while the cluster does not answer
+
+`next_steps` is the policy of one attempt: fail fast, grace, time-outs, the restart of one replica. A shepherd asks it
+on a laptop whether or not a server lives; the engine asks it for clusters that have no shepherd. Standard library
+only, Python 3.8: it travels.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import dataclass, field, replace
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+
+CREATED, QUEUED, STARTING, RUNNING = "created", "queued", "starting", "running"
+SUCCEEDED, FAILED, STOPPED = "succeeded", "failed", "stopped"
+RESTARTING, LOST = "restarting", "lost"
+
+FINAL = frozenset({SUCCEEDED, FAILED, STOPPED})
+
+TIMED_OUT, OOM_KILLED = "TimedOut", "OOMKilled"
+
+
+@dataclass(frozen=True)
+class Status:
+    """One start of one replica: attempt and experiment are known to whoever holds it."""
+
+    replica: str
+    try_: int = 0
+    state: str = CREATED
+    reason: str = ""
+    exit_code: Optional[int] = None
+    signal: str = ""
+    node: str = ""
+    started: Optional[float] = None
+    finished: Optional[float] = None
+    lines: Tuple[str, ...] = ()  # the last lines of its log, once it has failed
+
+    @property
+    def over(self) -> bool:
+        return self.state in FINAL
+
+    def json(self) -> Dict[str, Any]:
+        return {**self.__dict__, "lines": list(self.lines)}
+
+    @staticmethod
+    def of(data: Mapping[str, Any]) -> Status:
+        known = {name: data[name] for name in Status.__dataclass_fields__ if name in data}
+        return Status(**{**known, "lines": tuple(data.get("lines", ()))})
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What the experiment file says about ends, as one attempt needs it."""
+
+    deciders: FrozenSet[str]
+    servers: FrozenSet[str] = frozenset()
+    grace_stop: float = 30.0
+    grace_finish: float = 300.0
+    timeout_start: Optional[float] = None
+    timeout_run: Optional[float] = None
+    restart: str = "never"
+    restart_max: int = 3
+    on_exit_codes: Optional[FrozenSet[int]] = None
+
+    def json(self) -> Dict[str, Any]:
+        codes = sorted(self.on_exit_codes) if self.on_exit_codes is not None else None
+        return {
+            **self.__dict__,
+            "deciders": sorted(self.deciders),
+            "servers": sorted(self.servers),
+            "on_exit_codes": codes,
+        }
+
+    @staticmethod
+    def of(data: Mapping[str, Any]) -> Policy:
+        codes = data.get("on_exit_codes")
+        return Policy(
+            **{
+                **data,
+                "deciders": frozenset(data["deciders"]),
+                "servers": frozenset(data["servers"]),
+                "on_exit_codes": frozenset(codes) if codes is not None else None,
+            }
+        )
+
+    def restarts_after(self, status: Status) -> bool:
+        """Whether a failure with this exit code is one to start again after."""
+        return self.on_exit_codes is None or status.exit_code in self.on_exit_codes
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What is known of one attempt: the newest try of every replica, and whether somebody asked it to stop."""
+
+    statuses: Mapping[str, Status]
+    began: float
+    stop_reason: str = ""
+
+
+@dataclass(frozen=True)
+class StopReplica:
+    replica: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class StartReplica:
+    replica: str
+    try_: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class End:
+    """The attempt is over. `failures` are those that count, the one to show first."""
+
+    state: str
+    reason: str
+    failures: Tuple[Status, ...] = ()
+
+
+Step = Union[StopReplica, StartReplica, End]
+
+
+@dataclass(frozen=True)
+class Decision:
+    steps: Tuple[Step, ...] = ()
+    wake_at: Optional[float] = None  # when to ask again although nothing happened
+
+
+def next_steps(attempt: Attempt, policy: Policy, now: float) -> Decision:
+    """What has to happen next in an attempt. Asking again without a change gives the same answer."""
+    statuses = attempt.statuses
+    alive = [status for status in statuses.values() if not status.over]
+    done_at = _deciders_done_at(statuses, policy)
+
+    if attempt.stop_reason:
+        return _stop_or_end(alive, attempt.stop_reason, End(STOPPED, attempt.stop_reason))
+    if done_at is not None:
+        return _finish(statuses, alive, policy, done_at, now)
+
+    failures = [status for status in statuses.values() if status.state == FAILED]
+    restarts = [s for s in failures if _restarts_alone(s, policy)]
+    fatal = tuple(first_failure_first([s for s in failures if s not in restarts]))
+    if fatal:
+        first = fatal[0]
+        return _stop_or_end(alive, f"{first.replica} failed", End(FAILED, describe_failure(first), fatal))
+    if restarts:
+        return Decision(
+            tuple(StartReplica(s.replica, s.try_ + 1, f"restarted after {describe_exit(s)}") for s in restarts)
+        )
+
+    late, wake_at = _timed_out(attempt, policy, now)
+    if late:
+        return _stop_or_end(alive, TIMED_OUT, End(FAILED, late))
+    if not alive:
+        return Decision((End(STOPPED, _why_stopped(statuses)),))
+    return Decision((), wake_at)
+
+
+def _deciders_done_at(statuses: Mapping[str, Status], policy: Policy) -> Optional[float]:
+    """When the last of the deciding replicas succeeded, unless one failed by itself before."""
+    deciding = [statuses[name] for name in policy.deciders]
+    if not all(status.state == SUCCEEDED for status in deciding):
+        return None
+    done_at = max(status.finished or 0.0 for status in deciding)
+    before = [s for s in statuses.values() if s.state == FAILED and (s.finished or 0.0) < done_at]
+    return None if before else done_at
+
+
+def _finish(
+    statuses: Mapping[str, Status], alive: Sequence[Status], policy: Policy, done_at: float, now: float
+) -> Decision:
+    """The deciding replicas have succeeded: the others get their grace, parameter servers none."""
+    if not alive:
+        return Decision((End(SUCCEEDED, ""),))
+    deadline = done_at + policy.grace_finish
+    reason = "the experiment has succeeded"
+    stops = [s for s in alive if s.replica in policy.servers or now >= deadline]
+    return Decision(tuple(StopReplica(s.replica, reason) for s in stops), None if now >= deadline else deadline)
+
+
+def _restarts_alone(status: Status, policy: Policy) -> bool:
+    return policy.restart == "replica" and status.try_ < policy.restart_max and policy.restarts_after(status)
+
+
+def _timed_out(attempt: Attempt, policy: Policy, now: float) -> Tuple[str, Optional[float]]:
+    """Why the attempt has taken too long, or when it will have."""
+    waiting = [s.replica for s in attempt.statuses.values() if s.state in (CREATED, STARTING)]
+    deadlines: List[float] = []
+    if waiting and policy.timeout_start is not None:
+        deadline = attempt.began + policy.timeout_start
+        if now >= deadline:
+            return f"{TIMED_OUT}: {', '.join(sorted(waiting))} not started after {policy.timeout_start:g} s", None
+        deadlines.append(deadline)
+    if policy.timeout_run is not None:
+        deadline = attempt.began + policy.timeout_run
+        if now >= deadline:
+            return f"{TIMED_OUT}: ran longer than {policy.timeout_run:g} s", None
+        deadlines.append(deadline)
+    return "", min(deadlines) if deadlines else None
+
+
+def _stop_or_end(alive: Sequence[Status], reason: str, end: End) -> Decision:
+    if alive:
+        return Decision(tuple(StopReplica(status.replica, reason) for status in alive))
+    return Decision((end,))
+
+
+def _why_stopped(statuses: Mapping[str, Status]) -> str:
+    reasons = [s.reason for s in statuses.values() if s.state == STOPPED and s.reason]
+    return reasons[0] if reasons else "all replicas ended before the deciding ones had succeeded"
+
+
+# A replica that lost its peer prints one of these: a symptom, whoever printed it first.
+LOST_CONNECTION = re.compile(
+    r"ConnectionResetError|ConnectionRefusedError|ConnectionAbortedError|BrokenPipeError|Connection reset by peer"
+    r"|Connection closed by peer|Connection refused|Broken pipe|Socket closed|EOFError|DistNetworkError|DistStoreError"
+    r"|NCCL error|ncclRemoteError|UnavailableError|failed to connect|recvValue failed|Gloo .*(?:failed|closed)",
+    re.IGNORECASE,
+)
+
+
+def first_failure_first(failures: Iterable[Status]) -> List[Status]:
+    """The one to show first: a signal or OOM before an exception before a lost connection, then the earliest."""
+    return sorted(failures, key=lambda status: (_severity(status), status.finished or 0.0, status.replica))
+
+
+def _severity(status: Status) -> int:
+    if status.signal or status.reason == OOM_KILLED:
+        return 0
+    return 2 if any(LOST_CONNECTION.search(line) for line in status.lines) else 1
+
+
+def describe_exit(status: Status) -> str:
+    """`exit code 3`, `SIGKILL (137)`, `OOMKilled: …`"""
+    if status.reason.startswith(OOM_KILLED):
+        return status.reason
+    if status.signal:
+        return f"{status.signal} ({status.exit_code})"
+    if status.exit_code is not None:
+        return f"exit code {status.exit_code}"
+    return status.reason or "an unknown end"
+
+
+def describe_failure(status: Status) -> str:
+    return f"{status.replica} failed: {describe_exit(status)}"
+
+
+SIGNALS = {int(member): member.name for member in signal.Signals if int(member) < 32}
+
+
+def normal_exit(code: int) -> Tuple[int, str]:
+    """An exit as every cluster shows it: negative (Python) and 128+n (shells) both mean a signal."""
+    if code < 0:
+        return 128 - code, SIGNALS.get(-code, f"signal {-code}")
+    if code > 128 and code - 128 in SIGNALS:
+        return code, SIGNALS[code - 128]
+    return code, ""
+
+
+def stopped(status: Status, reason: str, now: float) -> Status:
+    return replace(status, state=STOPPED, reason=reason, finished=now)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an attempt ended, as its shepherd writes it down and the engine reads it."""
+
+    state: str
+    reason: str
+    statuses: Tuple[Status, ...]
+    failures: Tuple[Status, ...] = ()
+    finished: float = 0.0
+    began: float = 0.0
+    history: Tuple[Status, ...] = field(default=())  # earlier tries of restarted replicas
+
+    def json(self) -> Dict[str, Any]:
+        return {
+            "state": self.state,
+            "reason": self.reason,
+            "finished": self.finished,
+            "began": self.began,
+            "statuses": [status.json() for status in self.statuses],
+            "failures": [status.json() for status in self.failures],
+            "history": [status.json() for status in self.history],
+        }
+
+    @staticmethod
+    def of(data: Mapping[str, Any]) -> Outcome:
+        def several(key: str) -> Tuple[Status, ...]:
+            return tuple(Status.of(item) for item in data.get(key, ()))
+
+        return Outcome(
+            data["state"],
+            data["reason"],
+            several("statuses"),
+            several("failures"),
+            data.get("finished", 0.0),
+            data.get("began", 0.0),
+            several("history"),
+        )

@@ -1,0 +1,1 @@
+"""What the server keeps: the database, logs and blobs."""

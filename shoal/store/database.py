@@ -1,0 +1,167 @@
+"""Opens the database: SQLite in WAL mode, one writer at a time, the schema up to date.
+
+A home on a network filesystem cannot share memory between processes, which WAL's index needs; there the database is
+opened exclusively, and then one connection serves readers too. The server is the only opener anyway.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, create_engine, event, insert, inspect, select, text, update
+from sqlalchemy.dialects.sqlite import insert as upsert
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.pool import NullPool, QueuePool
+
+from shoal.errors import ShoalError, Unavailable
+from shoal.store.tables import HEAD, alembic_version, lease, metadata
+
+NETWORK_FILESYSTEMS = (
+    "nfs",
+    "lustre",
+    "cifs",
+    "smb",
+    "gpfs",
+    "beegfs",
+    "ceph",
+    "glusterfs",
+    "wekafs",
+    "afs",
+    "9p",
+    "fuse",
+)
+
+
+class LeaseLost(ShoalError):
+    """Another server has taken over this home."""
+
+
+class Database:
+    """The one place that talks to SQLite. `write` is a transaction that excludes other writers, `read` a snapshot."""
+
+    def __init__(self, path: Path, *, exclusive: bool | None = None) -> None:
+        self.path = path
+        self.exclusive = on_network_filesystem(path.parent) if exclusive is None else exclusive
+        self.token = secrets.token_hex(16)
+        self._writing = threading.RLock()
+        self._engine = create_engine(f"sqlite:///{path}", poolclass=NullPool if self.exclusive else QueuePool)
+        event.listen(self._engine, "connect", self._prepare)
+        try:
+            self._writer = self._engine.connect()
+            self._upgrade()
+        except OperationalError as error:
+            raise Unavailable(
+                f"{path}: the database cannot be opened: {error.orig}",
+                hint="is the disk full or read-only, or the file damaged?",
+            ) from None
+
+    def _prepare(self, connection: Any, record: Any) -> None:
+        connection.isolation_level = None  # transactions are begun by hand, so that writers can say IMMEDIATE
+        if self.exclusive:
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA busy_timeout = 10000")
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """One short transaction; it fails when another server holds the lease."""
+        with self._writing, self._transaction(self._writer, "BEGIN IMMEDIATE") as connection:
+            renewed = connection.execute(
+                update(lease).where(lease.c.name == "server", lease.c.token == self.token).values(renewed=time.time())
+            )
+            if renewed.rowcount == 0:
+                raise LeaseLost("another server has taken over this home")
+            yield connection
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        if self.exclusive:
+            with self._writing, self._transaction(self._writer, "BEGIN") as connection:
+                yield connection
+            return
+        with self._engine.connect() as reader, self._transaction(reader, "BEGIN") as connection:
+            yield connection
+
+    @contextmanager
+    def _transaction(self, connection: Connection, begin: str) -> Iterator[Connection]:
+        connection.exec_driver_sql(begin)
+        try:
+            yield connection
+        except BaseException:
+            connection.exec_driver_sql("ROLLBACK")
+            connection.rollback()
+            raise
+        connection.exec_driver_sql("COMMIT")
+        connection.commit()
+
+    def take_lease(self) -> None:
+        """From now on only this server writes."""
+        with self._writing, self._transaction(self._writer, "BEGIN IMMEDIATE") as connection:
+            row = {"name": "server", "token": self.token, "renewed": time.time()}
+            statement = upsert(lease).values(row)
+            connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_=row))
+
+    def _upgrade(self) -> None:
+        """Alembic is loaded only when there is something to migrate: it takes longer than all the rest."""
+        if not inspect(self._writer).has_table("alembic_version"):
+            self._writer.rollback()
+            with self._transaction(self._writer, "BEGIN IMMEDIATE") as connection:
+                metadata.create_all(connection)
+                connection.execute(insert(alembic_version).values(version_num=HEAD))
+            return
+        version = self._writer.execute(select(alembic_version.c.version_num)).scalar()
+        self._writer.rollback()
+        if version == HEAD:
+            return
+        if version is None or version > HEAD:
+            raise Unavailable(
+                f"{self.path}: written by a newer version of Shoal (schema {version}, this one knows {HEAD})",
+                hint="update Shoal, or use another SHOAL_HOME",
+            )
+        with self._transaction(self._writer, "BEGIN IMMEDIATE") as connection:
+            migrate(connection)
+
+    def close(self) -> None:
+        with self._writing:
+            self._writer.close()
+            self._engine.dispose()
+
+
+def migrate(connection: Connection) -> None:
+    """Runs the revisions that the database does not have yet."""
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+def check(database: Database) -> bool:
+    """Whether SQLite finds the file sound."""
+    with database.read() as connection:
+        return connection.execute(text("PRAGMA quick_check")).scalar() == "ok"
+
+
+def on_network_filesystem(directory: Path, mounts: Path = Path("/proc/self/mounts")) -> bool:
+    """Whether the directory lies on a filesystem that is shared between machines."""
+    best, kind = "", ""
+    try:
+        lines = mounts.read_text().splitlines()
+    except OSError:
+        return False
+    place = str(directory.resolve())
+    for line in lines:
+        _, point, filesystem, *_ = line.split(" ")
+        point = point.encode().decode("unicode_escape")
+        if (place == point or place.startswith(point.rstrip("/") + "/")) and len(point) >= len(best):
+            best, kind = point, filesystem
+    return kind.startswith(NETWORK_FILESYSTEMS)
