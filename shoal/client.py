@@ -10,12 +10,13 @@
 
 from __future__ import annotations
 
-import json
 import os
+import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from json import dumps, loads
 from pathlib import Path
 from typing import Any
 
@@ -39,21 +40,28 @@ class Client:
     """One connection to one server."""
 
     def __init__(self, home: Path | None = None, *, start: bool = True) -> None:
-        self.home = home or homes.path()
+        self.home = (home or homes.path()).absolute()
         remote = os.environ.get("SHOAL_SERVER")
+        verify: ssl.SSLContext | bool = True
         if remote:
             self._url, token = remote.rstrip("/"), os.environ.get("SHOAL_TOKEN", "")
         else:
             found = find_or_start(self.home) if start else alive(self.home)
             if found is None:
                 raise Unavailable(f"no server runs for {self.home}", hint="any command that needs one starts it")
-            self._url, token = found["url"], found["token"]
-        self._http = httpx.Client(
-            base_url=self._url,
-            headers={"authorization": f"Bearer {token}"},
-            timeout=httpx.Timeout(60.0),
-            trust_env=False,
-        )
+            self._url, token, verify = found["url"], found["token"], _trusted(found)
+        try:
+            self._http = httpx.Client(
+                base_url=self._url,
+                headers={"authorization": f"Bearer {token}"},
+                timeout=httpx.Timeout(60.0),
+                trust_env=False,
+                verify=verify,
+            )
+        except (httpx.InvalidURL, UnicodeError) as error:
+            raise UsageError(
+                f"SHOAL_SERVER or SHOAL_TOKEN cannot be used: {error}", hint="SHOAL_SERVER=https://host:port"
+            ) from None
 
     def create(
         self,
@@ -108,9 +116,12 @@ class Client:
         """Lines in the order of time; `choice`: replica, attempt, tail, since, until, text, stream."""
         yield from self._stream(_path(word, "logs"), choice)
 
-    def follow(self, word: str, replica: str | None = None) -> Iterator[Json]:
-        """Frames until the experiment is over; a broken connection raises Unavailable."""
-        yield from self._stream(_path(word, "follow"), {"replica": replica})
+    def follow(self, word: str, replica: str | None = None, start: Sequence[str] = ()) -> Iterator[Json]:
+        """Frames until the experiment is over; a broken connection raises Unavailable.
+
+        `start` continues after what is known: `attempt:replica:try:end`, one for each log, from earlier frames.
+        """
+        yield from self._stream(_path(word, "follow"), {"replica": replica, "start": list(start)})
 
     def server(self) -> Json:
         return self._ask("GET", "/api/server")
@@ -124,13 +135,19 @@ class Client:
     def sign_in(self) -> str:
         return str(self._ask("POST", "/api/sign-in")["url"])
 
-    def _ask(self, method: str, path: str, **more: Any) -> Json:
+    def _ask(self, method: str, path: str, json: Json | None = None, **more: Any) -> Json:
+        if json is not None:
+            # In ASCII: variables of the caller may hold bytes that are no text, and UTF-8 cannot say those.
+            more |= {"content": dumps(json), "headers": {"content-type": "application/json"}}
         try:
             answer = self._http.request(method, path, **more)
         except httpx.HTTPError as error:
             raise self._unreachable(error) from None
         _raise_for(answer.status_code, answer.content)
-        found: Json = answer.json() if answer.content else {}
+        try:
+            found: Json = answer.json() if answer.content else {}
+        except ValueError:
+            raise self._unreachable(ValueError("what answers there is not Shoal")) from None
         return found
 
     def _stream(self, path: str, query: Mapping[str, Any]) -> Iterator[Json]:
@@ -142,7 +159,7 @@ class Client:
                     _raise_for(answer.status_code, answer.read())
                 for line in answer.iter_lines():
                     if line:
-                        yield json.loads(line)
+                        yield loads(line)
         except httpx.HTTPError as error:
             raise self._unreachable(error) from None
 
@@ -164,7 +181,7 @@ def _raise_for(status: int, content: bytes) -> None:
     if status < 400:
         return
     try:
-        body = json.loads(content)
+        body = loads(content)
         what, hint = body["what"], body.get("hint") or ""
     except (ValueError, KeyError, TypeError):
         raise Unavailable(f"the server answered {status}", hint="is another program listening there?") from None
@@ -184,7 +201,7 @@ def _problem(data: Mapping[str, Any]) -> Problem:
 def alive(home: Path) -> Json | None:
     """server.json, when the server it speaks of answers."""
     written = homes.read_server(home)
-    if written is None:
+    if written is None or not _lives(home, written["pid"]):
         return None
     try:
         answer = httpx.get(
@@ -192,10 +209,30 @@ def alive(home: Path) -> Json | None:
             headers={"authorization": f"Bearer {written['token']}"},
             timeout=5.0,
             trust_env=False,
+            verify=_trusted(written),
         )
-    except httpx.HTTPError:
+        # A home that was copied holds the server.json of another.
+        return written if answer.status_code == 200 and os.path.samefile(answer.json()["home"], home) else None
+    except (httpx.HTTPError, OSError, ValueError, LookupError, TypeError):
         return None
-    return written if answer.status_code == 200 and answer.json().get("home") == str(home) else None
+
+
+def _lives(home: Path, pid: int) -> bool:
+    """Whether the writer of server.json lives: else anybody may have taken its port, and must not see the token."""
+    try:
+        return os.stat(f"/proc/{pid}").st_uid == os.stat(home / homes.SERVER_FILE).st_uid
+    except OSError:
+        return False
+
+
+def _trusted(written: Json) -> ssl.SSLContext | bool:
+    """For `shoal serve --tls-cert`: the very certificate that the server of this home wrote down, whatever its name."""
+    if not written.get("certificate"):
+        return False  # plain HTTP on loopback: nothing to verify, and no certificates to load
+    context = ssl.create_default_context(cadata=written["certificate"])
+    context.check_hostname = False
+    context.verify_flags = ssl.VERIFY_X509_TRUSTED_FIRST | ssl.VERIFY_X509_PARTIAL_CHAIN
+    return context
 
 
 def find_or_start(home: Path) -> Json:
@@ -210,11 +247,11 @@ def find_or_start(home: Path) -> Json:
         found = alive(home)
         if found is not None:
             return found
-        if said.startswith("error") and "already serves" not in said:
+        if said != "ready" and "already serves" not in said:
             break
         time.sleep(0.02)
-    reason = said.removeprefix("error ") or "it does not answer"
-    raise Unavailable(f"the server of {home} did not start: {reason}", hint=f"see {home / 'server.log'}")
+    reason = said.removeprefix("error ") if said != "ready" else "it does not answer"
+    raise Unavailable(f"the server of {home} did not start: {reason or 'it died'}", hint=f"see {home / 'server.log'}")
 
 
 def _start(home: Path) -> str:

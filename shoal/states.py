@@ -139,10 +139,10 @@ def next_steps(attempt: Attempt, policy: Policy, now: float) -> Decision:
     alive = [status for status in statuses.values() if not status.over]
     done_at = _deciders_done_at(statuses, policy)
 
+    if done_at is not None:
+        return _finish(alive, policy, attempt.stop_reason, done_at, now)
     if attempt.stop_reason:
         return _stop_or_end(alive, attempt.stop_reason, End(STOPPED, attempt.stop_reason))
-    if done_at is not None:
-        return _finish(statuses, alive, policy, done_at, now)
 
     failures = [status for status in statuses.values() if status.state == FAILED]
     restarts = [s for s in failures if _restarts_alone(s, policy)]
@@ -150,48 +150,62 @@ def next_steps(attempt: Attempt, policy: Policy, now: float) -> Decision:
     if fatal:
         first = fatal[0]
         return _stop_or_end(alive, f"{first.replica} failed", End(FAILED, describe_failure(first), fatal))
-    if restarts:
-        return Decision(
-            tuple(StartReplica(s.replica, s.try_ + 1, f"restarted after {describe_exit(s)}") for s in restarts)
-        )
 
+    gone = [status for status in statuses.values() if status.state == STOPPED]
+    if gone:
+        return _after_a_stop(gone, alive)
     late, wake_at = _timed_out(attempt, policy, now)
     if late:
-        return _stop_or_end(alive, TIMED_OUT, End(FAILED, late))
-    if not alive:
-        return Decision((End(STOPPED, _why_stopped(statuses)),))
-    return Decision((), wake_at)
+        return _stop_or_end(alive, late, End(FAILED, late))
+    starts = [StartReplica(s.replica, s.try_ + 1, f"restarted after {describe_exit(s)}") for s in restarts]
+    return Decision(tuple(starts), wake_at)
 
 
 def _deciders_done_at(statuses: Mapping[str, Status], policy: Policy) -> Optional[float]:
-    """When the last of the deciding replicas succeeded, unless one failed by itself before."""
+    """When the last of the deciding replicas succeeded, unless one failed for good before."""
     deciding = [statuses[name] for name in policy.deciders]
     if not all(status.state == SUCCEEDED for status in deciding):
         return None
     done_at = max(status.finished or 0.0 for status in deciding)
-    before = [s for s in statuses.values() if s.state == FAILED and (s.finished or 0.0) < done_at]
-    return None if before else done_at
+    failed = [s for s in statuses.values() if s.state == FAILED and not _restarts_alone(s, policy)]
+    return None if any((status.finished or 0.0) < done_at for status in failed) else done_at
 
 
-def _finish(
-    statuses: Mapping[str, Status], alive: Sequence[Status], policy: Policy, done_at: float, now: float
-) -> Decision:
-    """The deciding replicas have succeeded: the others get their grace, parameter servers none."""
+def _finish(alive: Sequence[Status], policy: Policy, stop_reason: str, done_at: float, now: float) -> Decision:
+    """The deciding replicas have succeeded: the others get their grace, parameter servers none.
+
+    Who asks to stop now does not wait for the grace; the success stays one.
+    """
     if not alive:
         return Decision((End(SUCCEEDED, ""),))
     deadline = done_at + policy.grace_finish
-    reason = "the experiment has succeeded"
-    stops = [s for s in alive if s.replica in policy.servers or now >= deadline]
-    return Decision(tuple(StopReplica(s.replica, reason) for s in stops), None if now >= deadline else deadline)
+    at_once = bool(stop_reason) or now >= deadline
+    reason = stop_reason or "the experiment has succeeded"
+    stops = [StopReplica(s.replica, reason) for s in alive if at_once or s.replica in policy.servers]
+    return Decision(tuple(stops), None if at_once else deadline)
 
 
 def _restarts_alone(status: Status, policy: Policy) -> bool:
     return policy.restart == "replica" and status.try_ < policy.restart_max and policy.restarts_after(status)
 
 
+def _after_a_stop(gone: Sequence[Status], alive: Sequence[Status]) -> Decision:
+    """Nobody asked for it now: it was stopped because the attempt was late, or by a stranger.
+
+    In both cases the others would wait for it. What was stopped remembers why: by now it may look as if nothing were
+    late.
+    """
+    first = min(gone, key=lambda status: (not status.reason.startswith(TIMED_OUT), status.finished or 0.0))
+    if first.reason.startswith(TIMED_OUT):
+        return _stop_or_end(alive, first.reason, End(FAILED, first.reason))
+    why = f"{first.replica} was stopped"
+    return _stop_or_end(alive, why, End(STOPPED, f"{why}: {first.reason}" if first.reason else why))
+
+
 def _timed_out(attempt: Attempt, policy: Policy, now: float) -> Tuple[str, Optional[float]]:
-    """Why the attempt has taken too long, or when it will have."""
-    waiting = [s.replica for s in attempt.statuses.values() if s.state in (CREATED, STARTING)]
+    """Why the attempt has taken too long, or when it will have. A later try is no start of the attempt."""
+    statuses = attempt.statuses.values()
+    waiting = [s.replica for s in statuses if s.state in (CREATED, STARTING) and s.try_ == 0]
     deadlines: List[float] = []
     if waiting and policy.timeout_start is not None:
         deadline = attempt.began + policy.timeout_start
@@ -212,16 +226,19 @@ def _stop_or_end(alive: Sequence[Status], reason: str, end: End) -> Decision:
     return Decision((end,))
 
 
-def _why_stopped(statuses: Mapping[str, Status]) -> str:
-    reasons = [s.reason for s in statuses.values() if s.state == STOPPED and s.reason]
-    return reasons[0] if reasons else "all replicas ended before the deciding ones had succeeded"
-
-
 # A replica that lost its peer prints one of these: a symptom, whoever printed it first.
 LOST_CONNECTION = re.compile(
     r"ConnectionResetError|ConnectionRefusedError|ConnectionAbortedError|BrokenPipeError|Connection reset by peer"
-    r"|Connection closed by peer|Connection refused|Broken pipe|Socket closed|EOFError|DistNetworkError|DistStoreError"
-    r"|NCCL error|ncclRemoteError|UnavailableError|failed to connect|recvValue failed|Gloo .*(?:failed|closed)",
+    r"|Connection closed by peer|Connection refused|Broken pipe|Socket closed|failed to connect"
+    r"|Software caused connection abort|EOFError(?!: Ran out of input|: EOF when reading)|IncompleteReadError"
+    # PyTorch: the store, gloo, NCCL. Other errors of NCCL (`unhandled cuda error`, `invalid usage`) are causes.
+    r"|DistNetworkError|DistStoreError|RendezvousConnectionError|recvValue failed|Gloo .*(?:failed|closed)"
+    r"|Timed out waiting \d+ms for |Application timeout caused pair closure"
+    r"|NCCL error.*(?:remote process exited|unhandled system error)|ncclRemoteError|ncclSystemError"
+    r"|NCCL communicator was aborted|collective operation timeout"
+    # TensorFlow and JAX: gRPC, collectives, the coordination service.
+    r"|UnavailableError|UNAVAILABLE: |Collective ops is aborted|another task died|stopped sending heartbeats"
+    r"|heartbeat timeout",
     re.IGNORECASE,
 )
 
@@ -232,9 +249,12 @@ def first_failure_first(failures: Iterable[Status]) -> List[Status]:
 
 
 def _severity(status: Status) -> int:
-    if status.signal or status.reason == OOM_KILLED:
+    if status.reason.startswith(OOM_KILLED):
         return 0
-    return 2 if any(LOST_CONNECTION.search(line) for line in status.lines) else 1
+    if status.signal == "SIGPIPE" or any(LOST_CONNECTION.search(line) for line in status.lines):
+        # Libraries in C++ abort when a peer is gone; any other signal came from outside or is a crash of its own.
+        return 2 if status.signal in ("", "SIGPIPE", "SIGABRT") else 0
+    return 0 if status.signal else 1
 
 
 def describe_exit(status: Status) -> str:

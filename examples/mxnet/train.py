@@ -1,13 +1,16 @@
 """Linear regression with MXNet's distributed key-value store.
 
-The scheduler and the servers run this same file and never pass its first import: with DMLC_ROLE set, `import mxnet`
+The scheduler and the servers run this same file and never pass one line of it: with DMLC_ROLE set, `import mxnet`
 serves until the workers are done, then ends the process. What follows is the workers' part.
 """
 
 import argparse
+import os
 import sys
 
-import mxnet as mx  # the scheduler and the servers stay here
+print(f"{os.environ['DMLC_ROLE']} in {os.environ.get('SHOAL_REPLICA', 'no replica')}")
+
+import mxnet as mx  # noqa: E402  the scheduler and the servers stay here
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--lr", type=float, default=0.2)

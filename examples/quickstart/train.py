@@ -2,7 +2,7 @@
 
 The master draws the first weights and hands them to the parameter server. Each worker has its own share of the data:
 it takes the weights, sends a gradient, and gets the next weights once every worker has sent one. The master follows
-the loss on data that nobody trains on, and tells the parameter server when it is over.
+the loss on data that nobody trains on, and ends when the workers have.
 
 A message is one line of JSON and so is its answer, which comes when it can: waiting for it keeps the replicas in step.
 """
@@ -16,6 +16,7 @@ import socketserver
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from operator import mul
 
 CLUSTER = json.loads(os.environ["SHOAL_CLUSTER_SPEC"])  # {"master": ["host:port"], "worker": [...], "ps": [...]}
@@ -46,7 +47,7 @@ def master():
 def worker():
     share = samples(1500, seed=SEED + 1 + INDEX)
     server = Connection(CLUSTER["ps"][0])
-    print(f"{len(share)} samples, parameter server at {CLUSTER['ps'][0]}")
+    print(f"worker {INDEX} has {len(share)} samples; the parameter server is at {CLUSTER['ps'][0]}")
     now = server.ask("weights", step=0)
     while now["step"] < STEPS:
         loss, gradient = loss_and_gradient(now["weights"], share)
@@ -62,11 +63,12 @@ def ps():
 
     class Peer(socketserver.StreamRequestHandler):
         def handle(self):
-            for line in self.rfile:
-                message = json.loads(line)
-                answer = getattr(state, "on_" + message.pop("about"))(**message)
-                self.wfile.write(json.dumps(answer).encode() + b"\n")
-            # The connection that said it is over has closed: nobody new is to come.
+            with state.one_more_peer():
+                for line in self.rfile:
+                    message = json.loads(line)
+                    answer = getattr(state, "on_" + message.pop("about"))(**message)
+                    self.wfile.write(json.dumps(answer).encode() + b"\n")
+            # The master was the last to hang up: nobody new is to come.
             if state.over:
                 server.shutdown()
 
@@ -74,7 +76,6 @@ def ps():
     with Server((host, int(port)), Peer) as server:
         print(f"listening on {host}:{port} for {len(CLUSTER['worker'])} workers and the master")
         server.serve_forever(poll_interval=0.05)
-    # Leaving the block has waited for every peer to hang up, so no worker loses its last answer.
     print(f"done after {state.step} steps")
     return 0
 
@@ -88,7 +89,7 @@ class State:
     """What the parameter server knows. Each peer has a thread; those that must wait do so on `changed`."""
 
     def __init__(self):
-        self.weights, self.step, self.gradients, self.over = None, -1, {}, False
+        self.weights, self.step, self.gradients, self.peers, self.over = None, -1, {}, 0, False
         self.changed = threading.Condition()
 
     def on_begin(self, weights):
@@ -116,7 +117,21 @@ class State:
         return self.on_weights(step + 1)
 
     def on_end(self):
-        self.over = True
+        # When the master has ended, Shoal stops the parameter server. So the workers hang up first: none loses its
+        # last answer.
+        with self.changed:
+            self.over = self.changed.wait_for(lambda: self.peers == 1, PATIENCE)
+
+    @contextmanager
+    def one_more_peer(self):
+        with self.changed:
+            self.peers += 1
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.peers -= 1
+                self.changed.notify_all()
 
 
 class Connection:

@@ -91,13 +91,13 @@ class _Screen:
         self.printer = Printer()
 
     def show(self, client: Client, word: str) -> dict[str, Any]:
-        seen: dict[tuple[Any, ...], int] = {}
+        seen: dict[str, int] = {}  # attempt:replica:try -> how much of its log was shown
         lost_at: float | None = None
         self._begin()
         try:
             while True:
                 try:
-                    for frame in client.follow(word):
+                    for frame in client.follow(word, start=[f"{key}:{end}" for key, end in seen.items()]):
                         lost_at = None
                         if "end" in frame:
                             final: dict[str, Any] = frame["end"]
@@ -112,14 +112,10 @@ class _Screen:
         finally:
             self._finish()
 
-    def _take(self, frame: dict[str, Any], seen: dict[tuple[Any, ...], int]) -> None:
+    def _take(self, frame: dict[str, Any], seen: dict[str, int]) -> None:
         if "log" in frame or "gap" in frame:
             entry = frame.get("log") or frame["gap"]
-            key = (entry["attempt"], entry["replica"], entry["try"])
-            # After a reconnection the stream begins anew: what was shown is not shown again.
-            if entry["offset"] < seen.get(key, 0):
-                return
-            seen[key] = entry["offset"] + 1
+            seen[f"{entry['attempt']}:{entry['replica']}:{entry['try']}"] = entry["end"]
             self.printer.show(frame)
         elif self.live is not None:
             self.live.update(_table(frame["state"]))

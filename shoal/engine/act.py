@@ -49,14 +49,14 @@ PORTS = range(20000, 32000)  # below the range from which systems take ports for
 
 
 class Engine:
-    """Carries experiments from the queue to their end. `between` is called before every action."""
+    """Carries experiments from the queue to their end. `between` is called between any two steps that leave a trace."""
 
     def __init__(
         self,
         home: Path,
         database: Database,
         backend: LocalBackend,
-        between: Callable[[Action], None] = lambda action: None,
+        between: Callable[[object], None] = lambda point: None,
     ) -> None:
         self.home = home
         self.database = database
@@ -77,7 +77,18 @@ class Engine:
         self._thread = threading.Thread(target=self._loop, name="engine", daemon=True)
 
     def start(self) -> None:
+        self._tidy()
         self._thread.start()
+
+    def _tidy(self) -> None:
+        """What a server that was killed left undone: environments of experiments that are over, files of none."""
+        with self.database.read() as connection:
+            for directory in (self.home / "experiments").iterdir():
+                row = store.find(connection, directory.name)
+                if row is None or row["id"] != directory.name:
+                    shutil.rmtree(directory, ignore_errors=True)
+                elif row["state"] in FINAL:
+                    (directory / "environment.json").unlink(missing_ok=True)
 
     def wake(self) -> None:
         with suppress(BlockingIOError):  # it is awake already
@@ -254,6 +265,7 @@ class Engine:
             limits_from=row["plan"].get("limits_from", {}),
         )
         handle = self.backend.submit(self.backend.render(launch, self.site))
+        self.between("submitted, and the handle not kept yet")
         if row["handle"] != handle:
             with self.database.write() as connection:
                 row = store.get(connection, uid)
@@ -294,6 +306,7 @@ class Engine:
             store.release(connection, uid)
             finished = outcome.finished if outcome is not None else time.time()
             store.change(connection, row, state, reason, finished=finished, first_failure=failure)
+        self.between("finished, and the environment not removed yet")
         self._plans.pop(uid, None)
         (self.home / "experiments" / row["id"] / "environment.json").unlink(missing_ok=True)
 

@@ -33,7 +33,7 @@ def needs_of(plan: Plan) -> Needs:
 def shortage(needs: Needs, used: Needs, site: Site) -> str:
     """What is missing for it to start now: `2 cpu (1 of 4 free)`; empty when it fits."""
     parts = [
-        f"{asked:g} {unit} ({max(0.0, total - taken):g} of {total:g} free)"
+        f"{_number(asked)} {unit} ({_number(max(0.0, total - taken))} of {_number(total)} free)"
         for asked, taken, total, unit in _compared(needs, used, site)
         if asked > 0 and taken + asked > total + 1e-9
     ]
@@ -43,11 +43,16 @@ def shortage(needs: Needs, used: Needs, site: Site) -> str:
 def never_fits(needs: Needs, site: Site) -> str:
     """Why it cannot run here however long it waits: `7 gpu, and this machine has 0`; empty when it can."""
     parts = [
-        f"{asked:g} {unit}, and this machine has {total:g}"
+        f"{_number(asked)} {unit}, and this machine has {_number(total)}"
         for asked, _, total, unit in _compared(needs, Needs(), site)
         if asked > total + 1e-9
     ]
     return "; ".join(parts)
+
+
+def _number(value: float) -> str:
+    """`1048576`, `0.3`: a terabyte in MiB needs more than the six digits of `:g`."""
+    return f"{value:.12g}"
 
 
 def _compared(needs: Needs, used: Needs, site: Site) -> Sequence[tuple[float, float, float, str]]:

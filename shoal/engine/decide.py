@@ -136,9 +136,7 @@ def decide(snapshot: Snapshot, now: float) -> Decision:
 def _active(experiment: Experiment) -> Iterator[Action]:
     seen = experiment.observation
     if experiment.handle is None or seen is None:
-        if experiment.stop is not None and experiment.handle is None:
-            yield Finish(experiment.uid, STOPPED, experiment.stop.reason)
-            return
+        # Also when it is to be stopped: a server that died may have submitted it and not have kept the handle.
         yield Submit(experiment.uid, experiment.attempt)
         return
     if seen.unreachable:
@@ -148,15 +146,16 @@ def _active(experiment: Experiment) -> Iterator[Action]:
     changed = tuple(s for s in seen.statuses if experiment.recorded.get((s.replica, s.try_)) != _without_lines(s))
     state = _state(experiment, seen)
     if changed or state != experiment.state:
-        yield Record(experiment.uid, experiment.attempt, changed, state, "" if state == RUNNING else experiment.reason)
+        reason = experiment.reason if state == experiment.state else ""
+        yield Record(experiment.uid, experiment.attempt, changed, state, reason)
     if seen.outcome is not None:
         yield _after(experiment, seen.outcome)
         return
-    if seen.missing:
-        yield Submit(experiment.uid, experiment.attempt)
     wish = experiment.stop
-    if wish is not None and seen.stop_grace != wish.grace:
+    if wish is not None and (seen.stop_grace is None or wish.grace < seen.stop_grace):
         yield AskToStop(experiment.uid, experiment.handle, wish.reason, wish.grace)
+    if seen.missing:  # after the wish: whoever looks after it now finds it, and starts nothing
+        yield Submit(experiment.uid, experiment.attempt)
 
 
 def _state(experiment: Experiment, seen: Observation) -> str:
@@ -188,7 +187,7 @@ def _after(experiment: Experiment, outcome: Outcome) -> Action:
 def _queue(snapshot: Snapshot, now: float) -> tuple[list[Action], float | None]:
     actions: list[Action] = []
     wake_at: float | None = None
-    used = sum((e.needs for e in snapshot.experiments if e.state != QUEUED and not e.oversubscribe), Needs())
+    used = _used(snapshot)
     ahead: Experiment | None = None
     for experiment in snapshot.experiments:
         if experiment.state != QUEUED:
@@ -199,7 +198,8 @@ def _queue(snapshot: Snapshot, now: float) -> tuple[list[Action], float | None]:
         if experiment.timeout_queue is not None:
             deadline = experiment.created + experiment.timeout_queue
             if now >= deadline:
-                reason = f"{TIMED_OUT}: waited {experiment.timeout_queue:g} s for {experiment.reason or 'a place'}"
+                waited = f"{TIMED_OUT}: not started after {experiment.timeout_queue:g} s in the queue"
+                reason = f"{waited}: {experiment.reason}" if experiment.reason else waited
                 actions.append(Finish(experiment.uid, FAILED, reason))
                 continue
             wake_at = deadline if wake_at is None else min(wake_at, deadline)
@@ -210,12 +210,27 @@ def _queue(snapshot: Snapshot, now: float) -> tuple[list[Action], float | None]:
             reason = f"waits for {missing}"
         else:
             actions.append(Admit(experiment.uid))
-            used = used if experiment.oversubscribe else used + experiment.needs
+            used = _taken(used, experiment, snapshot.site)
             continue
         ahead = ahead or experiment
         if reason != experiment.reason:
             actions.append(Explain(experiment.uid, reason))
     return actions, wake_at
+
+
+def _used(snapshot: Snapshot) -> Needs:
+    used = Needs()
+    for experiment in snapshot.experiments:
+        if experiment.state != QUEUED:
+            used = _taken(used, experiment, snapshot.site)
+    return used
+
+
+def _taken(used: Needs, experiment: Experiment, site: Site) -> Needs:
+    """Totals with this experiment. One that oversubscribes counts for nothing but the devices it was assigned."""
+    if not experiment.oversubscribe:
+        return used + experiment.needs
+    return used + Needs(gpu=min(experiment.needs.gpu, max(0, len(site.gpus) - used.gpu)))
 
 
 def _without_lines(status: Status) -> Status:

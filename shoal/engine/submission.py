@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path as Directory
 from typing import Any
 
 from shoal.backends.backend import Site
@@ -12,7 +12,9 @@ from shoal.engine.admission import needs_of, never_fits
 from shoal.errors import FileProblems, Problem, Unavailable, UsageError
 from shoal.frameworks import PS
 from shoal.plan import Plan, plan
-from shoal.spec import Document, Source, interpret
+from shoal.spec import Document, Source, Spec, interpret
+from shoal.spec.tree import Path, dotted
+from shoal.spec.types import Shape
 from shoal.spec.writing import to_yaml
 from shoal.states import Policy
 
@@ -63,7 +65,7 @@ def prepare(submission: Submission, site: Site, secrets: Mapping[str, Any]) -> P
             "directory": submission.directory,
         },
         "resolved": to_yaml(document.root.plain()),
-        "plan": {**planned.json(), "limits_from": _limits_from(document, planned), "params": _json(planned.params)},
+        "plan": _json({**planned.json(), "limits_from": _limits_from(document, planned)}),
         "policy": policy_of(planned).json(),
         "cwd": cwd,
         "oversubscribe": submission.oversubscribe,
@@ -92,7 +94,7 @@ def _working_directory(document: Document, directory: str, problems: list[Proble
     code = document.spec.code
     if not isinstance(code, str):
         raise Unavailable("code from git or a snapshot cannot be fetched yet", hint="code: a directory")
-    place = Path(directory) / code
+    place = Directory(directory) / code
     if not place.is_dir():
         problems.append(
             Problem(
@@ -115,47 +117,42 @@ def _secrets(document: Document, secrets: Mapping[str, Any]) -> list[Problem]:
         Problem(
             f"there is no secret {name!r}",
             path="environment.secret_refs",
-            where=document.where(path),
+            where=document.where((*path, number)),
             hint=f"add a section [{name}] to secrets.toml in the home; known: {', '.join(secrets) or 'none'}",
         )
-        for name in document.spec.environment.secret_refs
+        for number, name in enumerate(document.spec.environment.secret_refs)
         if name not in secrets
     ]
 
 
 def _only_on_clusters(document: Document) -> list[Problem]:
-    """What the local cluster does not do: one warning each."""
+    """What the local cluster does not do: one warning each, where it first stands in the file."""
     spec = document.spec
-    environment = spec.environment
-    shapes = [
-        environment,
-        environment.replicas.default_worker,
-        environment.replicas.default_ps,
-        *environment.replicas.worker,
-        *environment.replicas.ps,
-    ]
-    ignored = [
-        (
-            ("backend",),
-            spec.backend == "kubeflow",
-            "kubeflow manages replicas on Kubernetes only: they run natively here",
-        ),
-        (
-            ("build", "image"),
-            spec.build.image is not None,
-            "replicas run in your own environment here, not in an image",
-        ),
-        (("environment", "config_map_refs"), bool(environment.config_map_refs), "ConfigMaps exist on Kubernetes only"),
-        *[
-            (("environment", key), any(getattr(shape, key) for shape in shapes), f"{key} means nothing on this machine")
-            for key in ("node_selector", "tolerations", "affinity", "labels", "annotations")
-        ],
-    ]
+    found: list[tuple[Path, str]] = []
+    if spec.backend == "kubeflow":
+        found.append((("backend",), "kubeflow manages replicas on Kubernetes only: they run natively here"))
+    if spec.build.image is not None:
+        found.append((("build", "image"), "replicas run in your own environment here, not in an image"))
+    if spec.environment.config_map_refs:
+        found.append((("environment", "config_map_refs"), "ConfigMaps exist on Kubernetes only"))
+    for key in ("node_selector", "tolerations", "affinity", "labels", "annotations"):
+        places = [(*path, key) for path, shape in _shapes(spec) if getattr(shape, key)]
+        found += [(place, f"{key} means nothing on this machine") for place in places[:1]]
     return [
-        Problem(message, path=".".join(path), where=document.where(path), hint="it is used on a Kubernetes cluster")
-        for path, applies, message in ignored
-        if applies
+        Problem(message, path=dotted(path), where=document.where(path), hint="it is used on a Kubernetes cluster")
+        for path, message in found
     ]
+
+
+def _shapes(spec: Spec) -> Iterator[tuple[Path, Shape]]:
+    """Every place of the file that can say what a replica needs."""
+    environment, replicas = spec.environment, spec.environment.replicas
+    below: Path = ("environment", "replicas")
+    yield ("environment",), environment
+    yield (*below, "default_worker"), replicas.default_worker
+    yield from (((*below, "worker", number), shape) for number, shape in enumerate(replicas.worker))
+    yield (*below, "default_ps"), replicas.default_ps
+    yield from (((*below, "ps", number), shape) for number, shape in enumerate(replicas.ps))
 
 
 def _limits_from(document: Document, planned: Plan) -> dict[str, str]:
@@ -172,7 +169,7 @@ def _limits_from(document: Document, planned: Plan) -> dict[str, str]:
 
 
 def _json(value: Any) -> Any:
-    """Params as JSON keeps them: tuples as lists, and what JSON cannot say as strings."""
+    """Values as JSON keeps them: tuples as lists, and what JSON cannot say as strings."""
     if isinstance(value, Mapping):
         return {key: _json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -75,10 +75,10 @@ class Launcher:
         os.set_blocking(self.wake, False)
         os.set_blocking(self.signals, False)
         signal.set_wakeup_fd(self.wake, warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGUSR2, signal.SIGCHLD):
+        # Ctrl-C and a closed terminal are for the command line. They get a handler that does nothing: what is ignored
+        # would be ignored by the command too, as that passes through exec.
+        for number in (signal.SIGTERM, signal.SIGUSR2, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, _noted)
-        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
-            signal.signal(number, signal.SIG_IGN)  # Ctrl-C is for the command line; it asks the server to stop us
         self.limit()
         code, reason = self.start()
         while self.child is not None and code is None:

@@ -10,19 +10,47 @@ import argparse
 import asyncio
 import fcntl
 import hashlib
+import io
 import os
 import secrets
 import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from shoal.errors import ShoalError
 
 IDLE_SECONDS = 30 * 60.0
 
 
 def main() -> None:
+    options = parse(sys.argv[1:])
+    from shoal.errors import ShoalError, Unavailable
+
+    sys.stderr = Journal(open(2, "wb", closefd=False), errors="backslashreplace", line_buffering=True)  # noqa: SIM115
+    try:
+        serve(options)
+    except ShoalError as error:
+        _give_up(error, options.ready_fd)
+    except OSError as error:
+        _give_up(Unavailable(f"{options.home}: {error}", hint="is the disk full or read-only?"), options.ready_fd)
+
+
+class Journal(io.TextIOWrapper):
+    """stderr, which is server.log: what a full disk does not take is no reason to end."""
+
+    def write(self, text: str, /) -> int:
+        try:
+            return super().write(text)
+        except OSError:
+            return len(text)
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="shoal serve")
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--host", default="127.0.0.1")
@@ -31,26 +59,23 @@ def main() -> None:
     parser.add_argument("--tls-key")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--ready-fd", type=int)
-    options = parser.parse_args()
-    from shoal.errors import ShoalError
-
-    try:
-        serve(options)
-    except ShoalError as error:
-        print(error.text(), file=sys.stderr)
-        _tell(options.ready_fd, f"error {error.problems[0].message}")
-        sys.exit(error.exit_code)
+    return parser.parse_args(arguments)
 
 
-def serve(options: argparse.Namespace) -> None:
+def serve(options: argparse.Namespace, between: Callable[[object], None] = lambda point: None) -> None:
+    """Serves until the end. `between` is called between any two steps of the engine: tests die there."""
     from shoal import home as homes
     from shoal.backends.local import files
+    from shoal.errors import Unavailable, UsageError
 
+    if options.tls_key and not options.tls_cert:
+        raise UsageError("--tls-key without --tls-cert", hint="name the certificate as well")
     place: Path = options.home.absolute()
     homes.prepare(place)
     lock = _lock(place / files.SERVER_LOCK)
 
     import uvicorn
+    from sqlalchemy.exc import OperationalError
 
     from shoal.backends.local.backend import LocalBackend
     from shoal.engine.act import Engine
@@ -67,10 +92,13 @@ def serve(options: argparse.Namespace) -> None:
     url = f"{scheme}://{_in_url(options.host)}:{port}"
     token = last.get("token") or secrets.token_urlsafe(32)
     database = Database(place / "shoal.db", exclusive=homes.config(place).get("store", {}).get("exclusive"))
-    database.take_lease()
+    try:
+        database.take_lease()
+    except OperationalError as error:
+        raise Unavailable(f"{database.path}: {error.orig}", hint="is the disk full or read-only?") from None
     settings = homes.config(place).get("clusters", {}).get("local", {})
     backend = LocalBackend(place, gpus=settings.get("gpus"), archive=archive(str(place / "launcher")))
-    engine = Engine(place, database, backend)
+    engine = Engine(place, database, backend, between)
     cookie = "shoal_" + hashlib.sha256(str(place).encode()).hexdigest()[:12]
     keys = Keys(token, cookie, _hosts(options.host, port))
     server = Server(place, database, engine, keys, kept=options.keep, url=url)
@@ -84,7 +112,10 @@ def serve(options: argparse.Namespace) -> None:
         timeout_graceful_shutdown=1,
     )
     program = uvicorn.Server(config)
+    config.load()  # a wrong certificate is found before anybody is told that we listen
     written = {"url": url, "port": port, "token": token, "pid": os.getpid(), "started": time.time()}
+    if options.tls_cert:
+        written["certificate"] = Path(options.tls_cert).read_text()  # what the clients of this home trust
     write_json(str(place / homes.SERVER_FILE), written)
     engine.start()
     _tell(options.ready_fd, "ready")
@@ -126,7 +157,6 @@ async def _watch(server: Any, end: Any) -> None:
 def _lock(path: Path) -> int:
     """Held for the life of the server: one per home."""
     from shoal.errors import Unavailable
-    from shoal.home import read_server
 
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -135,11 +165,12 @@ def _lock(path: Path) -> int:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        running = read_server(path.parent) or {}
         raise Unavailable(
-            f"a server already serves {path.parent} (pid {running.get('pid', '?')})",
+            f"a server already serves {path.parent} (pid {path.read_text() or '?'})",
             hint="use it, or end it with shoal server stop",
         ) from None
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, str(os.getpid()).encode())
     return descriptor
 
 
@@ -167,11 +198,18 @@ def _hosts(host: str, port: int) -> frozenset[str]:
     names = {"127.0.0.1", "localhost", "[::1]"} if host in ("127.0.0.1", "localhost", "::1") else {_in_url(host)}
     if host in ("0.0.0.0", "::"):
         names |= {socket.gethostname().lower(), socket.getfqdn().lower(), "localhost", "127.0.0.1"}
-    return frozenset(f"{name}:{port}" for name in names)
+    unsaid = names if port in (80, 443) else set()  # browsers leave these out
+    return frozenset({f"{name}:{port}" for name in names} | unsaid)
 
 
 def _in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
+
+
+def _give_up(error: ShoalError, ready_fd: int | None) -> NoReturn:
+    print(error.text(), file=sys.stderr)
+    _tell(ready_fd, f"error {error.problems[0].message}")
+    sys.exit(error.exit_code)
 
 
 def _tell(descriptor: int | None, word: str) -> None:

@@ -14,9 +14,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Query, Request
+from fastapi import Depends, FastAPI, Header, Query, Request
+from fastapi import Path as InPath
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
+from fastapi.security import HTTPBearer
+from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 
 from shoal import __version__, home
@@ -38,13 +41,31 @@ STATUS_OF_EXIT_CODE = {2: 422, 3: 503}
 ERRORS: dict[int | str, dict[str, Any]] = {
     code: {"model": types.ErrorBody, "description": text}
     for code, text in (
+        (400, "Not JSON"),
         (401, "No token, or a wrong one"),
+        (403, "A page of another site asks, or a link for signing in has been used or is too old"),
         (404, "No such experiment"),
         (409, "Not in this state"),
+        (421, "This server is not called so: the Host header"),
         (422, "Wrong use, or a bad file"),
-        (503, "Something that is needed cannot be reached"),
+        (503, "Something that is needed cannot be reached; the disk is full"),
     )
 }
+NO_TOKEN_NEEDED: dict[str, Any] = {"security": []}
+
+Word = Annotated[str, InPath(description="An experiment: its id, its number, its uid, or its name (the newest).")]
+
+
+class Lines(StreamingResponse):
+    """One JSON object a line."""
+
+    media_type = "application/x-ndjson"
+
+
+class Events(StreamingResponse):
+    """Server-sent events; the data of each is an EventView."""
+
+    media_type = "text/event-stream"
 
 
 class Missing(ShoalError):
@@ -104,6 +125,8 @@ def create_app(server: Server) -> Any:
         docs_url=None,
         redoc_url=None,
         responses=ERRORS,
+        dependencies=[Depends(HTTPBearer(auto_error=False, description="From server.json"))],  # the Guard checks it
+        redirect_slashes=False,
         lifespan=lifespan,
     )
     _errors(app)
@@ -137,20 +160,33 @@ def _errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def of_http(request: Request, error: HTTPException) -> JSONResponse:
-        return body(error.status_code, f"{request.method} {request.url.path}: {error.detail}", "see /api/openapi.json")
+        what = f"{request.method} {request.url.path}: {error.detail}"
+        answer = body(error.status_code, what, "see /api/openapi.json")
+        answer.headers.update(error.headers or {})
+        return answer
+
+    @app.exception_handler(OSError)
+    @app.exception_handler(OperationalError)
+    async def of_disk(request: Request, error: OSError | OperationalError) -> JSONResponse:
+        said = error.orig if isinstance(error, OperationalError) else error
+        return body(503, f"the home cannot be written: {said}", "is the disk full or read-only?")
+
+    @app.exception_handler(Exception)
+    async def of_a_mistake(request: Request, error: Exception) -> JSONResponse:
+        return body(500, f"a mistake in Shoal: {type(error).__name__}", "server.log in the home tells more")
 
 
 def _experiments(app: FastAPI, server: Server) -> None:
     @app.post("/api/experiments", status_code=201, response_model=types.Created, tags=["experiments"])
     def create(new: types.NewExperiment) -> Any:
         """Put an experiment into the queue. Everything that is wrong with its file is said at once."""
-        if not os.path.isabs(new.directory) or "\0" in new.directory:
-            raise UsageError(f"directory: {new.directory!r} is not an absolute path", hint="the directory of the file")
+        _check_directory(new.directory)
         sources = [Source(file.name, file.text) for file in new.files]
         submission = Submission(sources, new.params, new.directory, new.oversubscribe)
         return submit(submission, new.environment)
 
     def submit(submission: Submission, environment: dict[str, str]) -> Any:
+        _check_environment(environment)
         secrets = home.secrets(server.home)
         prepared = prepare(submission, server.engine.site, secrets)
         variables = dict(environment)
@@ -161,7 +197,11 @@ def _experiments(app: FastAPI, server: Server) -> None:
             # Before the row is seen by anybody: an experiment without its environment must not start.
             directory = server.directory(row)
             directory.mkdir(mode=0o700, parents=True)
-            write_json(str(directory / "environment.json"), variables)
+            try:
+                write_json(str(directory / "environment.json"), variables)
+            except OSError:
+                directory.rmdir()
+                raise
             shown = views.detail(connection, row)
         server.engine.wake()
         return {"experiment": shown, "warnings": [views.note(problem) for problem in prepared.warnings]}
@@ -177,14 +217,14 @@ def _experiments(app: FastAPI, server: Server) -> None:
             return [views.experiment(row) for row in store.newest(connection, limit, before, state or ())]
 
     @app.get("/api/experiments/{word}", response_model=types.ExperimentDetail, tags=["experiments"])
-    def show(word: str) -> Any:
+    def show(word: Word) -> Any:
         """One experiment, by id, number or name."""
         row = server.find(word)
         with server.database.read() as connection:
             return views.detail(connection, row)
 
     @app.get("/api/experiments/{word}/why", response_model=types.Why, tags=["experiments"])
-    def why(word: str) -> Any:
+    def why(word: Word) -> Any:
         """Why it is in its state: the first failure, and what every rank did last."""
         row = server.find(word)
         with server.database.read() as connection:
@@ -195,7 +235,7 @@ def _experiments(app: FastAPI, server: Server) -> None:
         }
 
     @app.post("/api/experiments/{word}/stop", response_model=types.ExperimentDetail, tags=["experiments"])
-    def stop(word: str, request: types.StopRequest) -> Any:
+    def stop(word: Word, request: types.StopRequest) -> Any:
         """Stop it: SIGTERM, the grace, SIGKILL. A second wish with a shorter grace hurries; what is over stays over."""
         row = server.find(word)
         with server.database.write() as connection:
@@ -209,7 +249,7 @@ def _experiments(app: FastAPI, server: Server) -> None:
             return views.detail(connection, store.get(connection, row["uid"]))
 
     @app.post("/api/experiments/{word}/rerun", status_code=201, response_model=types.Created, tags=["experiments"])
-    def rerun(word: str, request: types.RerunRequest) -> Any:
+    def rerun(word: Word, request: types.RerunRequest) -> Any:
         """Run the same files again as a new experiment."""
         row = server.find(word)
         kept = row["sources"]
@@ -223,7 +263,7 @@ def _experiments(app: FastAPI, server: Server) -> None:
         return submit(submission, request.environment)
 
     @app.delete("/api/experiments/{word}", status_code=204, tags=["experiments"])
-    def remove(word: str) -> Response:
+    def remove(word: Word) -> Response:
         """Forget a finished experiment and free its space."""
         row = server.find(word)
         if row["state"] not in FINAL:
@@ -233,9 +273,9 @@ def _experiments(app: FastAPI, server: Server) -> None:
 
 
 def _logs(app: FastAPI, server: Server) -> None:
-    @app.get("/api/experiments/{word}/logs", tags=["logs"], response_class=StreamingResponse)
+    @app.get("/api/experiments/{word}/logs", tags=["logs"], response_class=Lines)
     def lines(
-        word: str,
+        word: Word,
         replica: Annotated[str | None, Query(description="`worker-2`, or a pattern: `worker-*`.")] = None,
         attempt: Annotated[int | None, Query(description="Only this attempt; default: all.", ge=0, le=2**31)] = None,
         tail: Annotated[int | None, Query(description="Only the last lines of each replica.", ge=0, le=100_000)] = None,
@@ -268,38 +308,78 @@ def _logs(app: FastAPI, server: Server) -> None:
             for _, _, shown in heapq.merge(*[lines_of(entry) for entry in wanted], key=lambda item: item[:2]):
                 yield json.dumps(shown).encode() + b"\n"
 
-        return StreamingResponse(produce(), media_type="application/x-ndjson")
+        return Lines(produce())
 
-    @app.get("/api/experiments/{word}/follow", tags=["logs"], response_class=StreamingResponse)
+    @app.get("/api/experiments/{word}/follow", tags=["logs"], response_class=Lines)
     def follow(
-        word: str,
+        word: Word,
         replica: Annotated[str | None, Query(description="`worker-2`, or a pattern: `worker-*`.")] = None,
+        start: Annotated[
+            list[str] | None,
+            Query(
+                description="`attempt:replica:try:end` of what is known already, to continue there.", max_length=10_000
+            ),
+        ] = None,
     ) -> Any:
         """Logs and changes of state as they happen, one JSON object a line, until the experiment is over."""
         row = server.find(word)
+        offsets = dict(_known(text) for text in start or ())
 
         def wanted(name: str) -> bool:
             return replica is None or fnmatch.fnmatchcase(name, replica)
 
-        frames = live.follow(server.database, server.bell, server.directory(row), row["uid"], wanted, views.summary)
-        return StreamingResponse(frames, media_type="application/x-ndjson")
+        frames = live.follow(
+            server.database, server.bell, server.directory(row), row["uid"], wanted, views.summary, offsets
+        )
+        return Lines(frames)
 
-    @app.get("/api/events", tags=["events"], response_class=StreamingResponse)
+    @app.get("/api/events", tags=["events"], response_class=Events)
     def stream_of_events(
-        request: Request,
         after: Annotated[
             int | None, Query(description="The cursor; default: only what comes now.", ge=0, le=2**53)
         ] = None,
         experiment: Annotated[str | None, Query(description="Only this experiment.")] = None,
+        last_event_id: Annotated[str, Header(description="The cursor, as browsers send it; goes before `after`.")] = "",
     ) -> Any:
         """Changes of states as server-sent events; `Last-Event-ID` continues where a connection broke."""
-        header = request.headers.get("last-event-id", "")
         with server.database.read() as connection:
             newest = store.last_event(connection)
-        cursor = int(header) if header.isascii() and header.isdigit() and len(header) < 16 else after
+        readable = last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 16
+        cursor = int(last_event_id) if readable else after
         uid = server.find(experiment)["uid"] if experiment else None
         frames = live.events(server.database, server.bell, newest if cursor is None else cursor, uid)
-        return StreamingResponse(frames, media_type="text/event-stream", headers={"cache-control": "no-store"})
+        return Events(frames, headers={"cache-control": "no-store"})
+
+
+def _check_directory(directory: str) -> None:
+    if not os.path.isabs(directory) or not os.path.isdir(directory):
+        raise UsageError(
+            f"directory: {directory[:80]!r} is not the absolute path of a directory here",
+            hint="the directory of the file, on the server's machine",
+        )
+
+
+def _check_environment(variables: dict[str, str]) -> None:
+    """What no system can give to a process is refused before anything starts."""
+    for name, value in variables.items():
+        try:
+            said = os.fsencode(name) + os.fsencode(value)  # bytes that are no text travel as Python writes them
+        except UnicodeEncodeError:
+            said = b"\0"
+        if not name or "=" in name or b"\0" in said:
+            raise UsageError(
+                f"environment: {name[:80]!a} cannot be a variable",
+                hint="a name is not empty and holds no =; neither it nor its value holds a zero byte",
+            )
+
+
+def _known(text: str) -> tuple[live.TryKey, int]:
+    """`0:worker-2:1:4096` -> ((0, "worker-2", 1), 4096)"""
+    match = re.fullmatch(r"(\d{1,9}):([\w-]{1,64}):(\d{1,9}):(\d{1,18})", text, re.ASCII)
+    if match is None:
+        raise UsageError(f"start: {text[:80]!r} is not attempt:replica:try:end", hint="for example 0:worker-2:0:4096")
+    attempt, replica, try_, end = match.groups()
+    return (int(attempt), replica, int(try_)), int(end)
 
 
 def _chosen(
@@ -321,6 +401,7 @@ def _rest(app: FastAPI, server: Server) -> None:
     @app.post("/api/plan", response_model=types.Rendered, tags=["files"])
     def render(new: types.CheckFiles) -> Any:
         """What would be applied on the local cluster, as a person would read it."""
+        _check_directory(new.directory)
         sources = [Source(file.name, file.text) for file in new.files]
         submission = Submission(sources, new.params, new.directory, oversubscribe=True)
         prepared = prepare(submission, server.engine.site, home.secrets(server.home))
@@ -374,7 +455,13 @@ def _rest(app: FastAPI, server: Server) -> None:
         """A link that signs a browser in, once, within a minute."""
         return {"url": f"{server.url}/sign-in?code={server.keys.new_code()}"}
 
-    @app.get("/sign-in", tags=["sign-in"], response_class=HTMLResponse)
+    @app.get(
+        "/sign-in",
+        tags=["sign-in"],
+        status_code=303,
+        response_class=RedirectResponse,
+        openapi_extra=NO_TOKEN_NEEDED,
+    )
     def sign_in(code: Annotated[str, Query(description="From shoal open.", max_length=200)] = "") -> Response:
         """Takes a one-time code and leaves a cookie."""
         if not server.keys.take_code(code):

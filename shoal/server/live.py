@@ -17,6 +17,8 @@ from shoal.store import experiments as store
 from shoal.store import logs
 from shoal.store.database import Database
 
+TryKey = tuple[int, str, int]  # attempt, replica, try
+
 LOOK_AGAIN = 0.03  # seconds between looks at a log that somebody follows
 BATCH = 1 << 20  # bytes of one replica sent before others get their turn
 
@@ -41,9 +43,13 @@ class Bell:
         self._rung.set()
         self._rung = asyncio.Event()
 
-    async def wait(self, timeout: float) -> None:
+    def listen(self) -> asyncio.Event:
+        """To be taken before looking: what happens between the look and the wait is then not missed."""
+        return self._rung
+
+    async def wait(self, rung: asyncio.Event, timeout: float) -> None:
         try:
-            await asyncio.wait_for(self._rung.wait(), timeout)
+            await asyncio.wait_for(rung.wait(), timeout)
         except TimeoutError:
             return
 
@@ -57,24 +63,26 @@ async def events(database: Database, bell: Bell, after: int, uid: str | None) ->
 
     yield ": shoal\n\n"
     while True:
+        rung = bell.listen()
         found = await to_thread.run_sync(look, after)
         for row in found:
             after = row["number"]
             data = {key: value for key, value in row.items() if key != "uid"}
             yield f"id: {after}\nevent: change\ndata: {json.dumps(data)}\n\n"
         if not found:
-            await bell.wait(15.0)
+            await bell.wait(rung, 15.0)
             yield ": still here\n\n"
 
 
 class Follower:
-    """The logs of one experiment from its beginning, of all attempts and tries, as they grow."""
+    """The logs of one experiment, of all attempts and tries, as they grow: from their beginning, or from offsets on."""
 
-    def __init__(self, directory: Path, wanted: Callable[[str], bool]) -> None:
+    def __init__(self, directory: Path, wanted: Callable[[str], bool], offsets: Mapping[TryKey, int]) -> None:
         self.directory = directory
         self.wanted = wanted
-        self.offsets: dict[tuple[int, str, int], int] = {}
+        self.offsets: dict[TryKey, int] = dict(offsets)
         self.decoders: dict[tuple[int, str, int, int], codecs.IncrementalDecoder] = {}
+        self.newest: dict[tuple[int, str, int, int], float] = {}  # when each stream said something last
 
     def look(self, tries: list[tuple[int, str, int]]) -> list[dict[str, Any]]:
         """What was written since the last look."""
@@ -90,11 +98,25 @@ class Follower:
 
     def _frame(self, key: tuple[int, str, int], item: logs.Chunk | logs.Gap) -> dict[str, Any]:
         attempt, replica, try_ = key
-        place = {"replica": replica, "attempt": attempt, "try": try_, "offset": item.offset}
+        place = {"replica": replica, "attempt": attempt, "try": try_, "offset": item.offset, "end": item.end}
         if isinstance(item, logs.Gap):
             return {"gap": {**place, "length": item.length, "reason": item.reason}}
-        decoder = self.decoders.setdefault((*key, item.stream), codecs.getincrementaldecoder("utf-8")("replace"))
+        writer = (*key, item.stream)
+        decoder = self.decoders.setdefault(writer, codecs.getincrementaldecoder("utf-8")("replace"))
+        self.newest[writer] = item.time
         return {"log": {**place, "time": item.time, "stream": item.stream, "text": decoder.decode(item.data)}}
+
+    def rest(self) -> list[dict[str, Any]]:
+        """The first bytes of characters that nobody finished."""
+        found = []
+        for (attempt, replica, try_, stream), decoder in self.decoders.items():
+            text = decoder.decode(b"", final=True)
+            if text:
+                end = self.offsets[attempt, replica, try_]
+                place = {"replica": replica, "attempt": attempt, "try": try_, "end": end}
+                offset, time = self.offsets[attempt, replica, try_], self.newest[attempt, replica, try_, stream]
+                found.append({"log": {**place, "offset": offset, "time": time, "stream": stream, "text": text}})
+        return found
 
 
 def try_directory(experiment: Path, attempt: int, replica: str, try_: int) -> Path:
@@ -108,9 +130,10 @@ async def follow(
     uid: str,
     wanted: Callable[[str], bool],
     describe: Callable[[Any, Mapping[str, Any]], dict[str, Any]],
+    offsets: Mapping[TryKey, int],
 ) -> AsyncIterator[bytes]:
     """Frames, one JSON object a line: {log}, {gap}, {state}, and {end} when the experiment is over and all is said."""
-    follower = Follower(directory, wanted)
+    follower = Follower(directory, wanted, offsets)
     told: dict[str, Any] = {}
 
     def look() -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
@@ -121,17 +144,22 @@ async def follow(
         return (summary if summary != told else None), follower.look(tries)
 
     while True:
+        rung = bell.listen()
         state, frames = await to_thread.run_sync(look)
         if frames:
-            yield b"".join(json.dumps(frame).encode() + b"\n" for frame in frames)
+            yield _as_lines(frames)
         if state is not None:
             told = state
             over = state["state"] in FINAL
             if over and frames:
                 told = {}  # what was printed last may still be on its way: look once more before the end is told
                 continue
-            yield json.dumps({"end" if over else "state": state}).encode() + b"\n"
+            yield _as_lines([*follower.rest(), {"end": state}] if over else [{"state": state}])
             if over:
                 return
         if not frames:
-            await bell.wait(LOOK_AGAIN)
+            await bell.wait(rung, LOOK_AGAIN)
+
+
+def _as_lines(frames: list[dict[str, Any]]) -> bytes:
+    return b"".join(json.dumps(frame).encode() + b"\n" for frame in frames)

@@ -10,10 +10,9 @@ import hmac
 import secrets
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from http.cookies import SimpleCookie
 from typing import Any
-from urllib.parse import urlsplit
 
+from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse
 
 Scope = MutableMapping[str, Any]
@@ -27,14 +26,17 @@ CODE_LIFETIME = 60.0
 class Keys:
     """The token of this home, and the codes that were given out for signing in."""
 
-    def __init__(self, token: str, cookie: str, hosts: frozenset[str]) -> None:
+    def __init__(
+        self, token: str, cookie: str, hosts: frozenset[str], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.token = token
         self.cookie = cookie  # named after the home: cookies ignore ports
         self.hosts = hosts
+        self.clock = clock
         self._codes: dict[str, float] = {}
 
     def new_code(self) -> str:
-        now = time.monotonic()
+        now = self.clock()
         self._codes = {code: until for code, until in self._codes.items() if until > now}
         code = secrets.token_urlsafe(24)
         self._codes[code] = now + CODE_LIFETIME
@@ -42,13 +44,13 @@ class Keys:
 
     def take_code(self, code: str) -> bool:
         """Whether the code is good; it is good once."""
-        return self._codes.pop(code, 0.0) > time.monotonic()
+        return self._codes.pop(code, float("-inf")) > self.clock()
 
     def allows(self, headers: dict[str, str]) -> bool:
         given = headers.get("authorization", "").removeprefix("Bearer ")
         if not given:
-            morsel = SimpleCookie(headers.get("cookie", "")).get(self.cookie)
-            given = morsel.value if morsel is not None else ""
+            # Lenient, as browsers are: cookies of other programs on this machine come along, whatever they hold.
+            given = cookie_parser(headers.get("cookie", "")).get(self.cookie, "")
         return hmac.compare_digest(given.encode(), self.token.encode())
 
 
@@ -61,7 +63,7 @@ class Guard:
         self.touched = touched
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
@@ -77,7 +79,7 @@ class Guard:
         if host not in self.keys.hosts:
             return refused(421, f"this server is not called {host or 'nothing'}", "use the address shoal prints")
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin.lower()).netloc != host:
+        if origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}"):
             return refused(403, f"requests from pages of {origin} are refused", "open the console with shoal open")
         if path not in OPEN_PATHS and not self.keys.allows(headers):
             return refused(401, "a token is needed", "shoal open signs a browser in; the token is in server.json")

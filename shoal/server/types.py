@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+
+def _whole(text: str) -> str:
+    """JSON can say half a character (`"\\ud800"`), which can be neither kept nor shown."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("holds half a character, a lone surrogate") from None
+    return text
+
+
+Text = Annotated[str, AfterValidator(_whole)]
 
 
 class ApiModel(BaseModel):
@@ -14,15 +26,15 @@ class ApiModel(BaseModel):
 class SourceFile(ApiModel):
     """The text of one experiment file."""
 
-    name: str = Field(description="How errors call it.", max_length=4096)
-    text: str = Field(description="YAML.", max_length=262_144)
+    name: Text = Field(description="How errors call it.", max_length=4096)
+    text: Text = Field(description="YAML.", max_length=262_144)
 
 
 class NewExperiment(ApiModel):
     """An experiment to run: files as they were written, and where the caller stands."""
 
     files: list[SourceFile] = Field(description="Merged left to right.", min_length=1, max_length=32)
-    params: list[str] = Field([], description="`name=value`, as with -P.", max_length=256)
+    params: list[Text] = Field([], description="`name=value`, as with -P.", max_length=256)
     directory: str = Field("/", description="What `code` is relative to: an absolute path on the server's machine.")
     environment: dict[str, str] = Field({}, description="The caller's variables, given to every replica.")
     oversubscribe: bool = Field(False, description="Do not check totals; watch limits instead of enforcing them.")
@@ -32,7 +44,7 @@ class CheckFiles(ApiModel):
     """Files to look at without running them."""
 
     files: list[SourceFile] = Field(description="Merged left to right.", min_length=1, max_length=32)
-    params: list[str] = Field([], description="`name=value`, as with -P.", max_length=256)
+    params: list[Text] = Field([], description="`name=value`, as with -P.", max_length=256)
     directory: str = Field("/", description="What `code` is relative to.")
 
 
@@ -202,6 +214,6 @@ class SignInCode(ApiModel):
 
 
 class RerunRequest(ApiModel):
-    params: list[str] = Field([], description="`name=value`, beside those it had.", max_length=256)
+    params: list[Text] = Field([], description="`name=value`, beside those it had.", max_length=256)
     environment: dict[str, str] = Field({}, description="The caller's variables, given to every replica.")
     oversubscribe: bool = Field(False, description="Do not check totals.")

@@ -6,6 +6,8 @@ opened exclusively, and then one connection serves readers too. The server is th
 
 from __future__ import annotations
 
+import os
+import re
 import secrets
 import threading
 import time
@@ -16,7 +18,7 @@ from typing import Any
 
 from sqlalchemy import Connection, create_engine, event, insert, inspect, select, text, update
 from sqlalchemy.dialects.sqlite import insert as upsert
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DatabaseError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from shoal.errors import ShoalError, Unavailable
@@ -54,12 +56,22 @@ class Database:
         event.listen(self._engine, "connect", self._prepare)
         try:
             self._writer = self._engine.connect()
+        except DatabaseError as error:
+            raise self._unusable(error) from None
+        try:
             self._upgrade()
-        except OperationalError as error:
-            raise Unavailable(
-                f"{path}: the database cannot be opened: {error.orig}",
-                hint="is the disk full or read-only, or the file damaged?",
-            ) from None
+        except DatabaseError as error:
+            self.close()
+            raise self._unusable(error) from None
+        except BaseException:
+            self.close()
+            raise
+
+    def _unusable(self, error: DatabaseError) -> Unavailable:
+        return Unavailable(
+            f"{self.path}: the database cannot be opened: {error.orig}",
+            hint="is the disk full or read-only, the file damaged, or in use by another server?",
+        )
 
     def _prepare(self, connection: Any, record: Any) -> None:
         connection.isolation_level = None  # transactions are begun by hand, so that writers can say IMMEDIATE
@@ -94,12 +106,15 @@ class Database:
         connection.exec_driver_sql(begin)
         try:
             yield connection
+            connection.exec_driver_sql("COMMIT")
         except BaseException:
-            connection.exec_driver_sql("ROLLBACK")
-            connection.rollback()
+            # A full disk may have ended the transaction already, or have made its commit fail and left it open.
+            driver: Any = connection.connection.driver_connection
+            if driver.in_transaction:
+                connection.exec_driver_sql("ROLLBACK")
             raise
-        connection.exec_driver_sql("COMMIT")
-        connection.commit()
+        finally:
+            connection.rollback()
 
     def take_lease(self) -> None:
         """From now on only this server writes."""
@@ -110,23 +125,19 @@ class Database:
 
     def _upgrade(self) -> None:
         """Alembic is loaded only when there is something to migrate: it takes longer than all the rest."""
-        if not inspect(self._writer).has_table("alembic_version"):
-            self._writer.rollback()
-            with self._transaction(self._writer, "BEGIN IMMEDIATE") as connection:
+        with self._transaction(self._writer, "BEGIN IMMEDIATE") as connection:  # two may open a new home at once
+            if not inspect(connection).has_table("alembic_version"):
                 metadata.create_all(connection)
                 connection.execute(insert(alembic_version).values(version_num=HEAD))
-            return
-        version = self._writer.execute(select(alembic_version.c.version_num)).scalar()
-        self._writer.rollback()
-        if version == HEAD:
-            return
-        if version is None or version > HEAD:
-            raise Unavailable(
-                f"{self.path}: written by a newer version of Shoal (schema {version}, this one knows {HEAD})",
-                hint="update Shoal, or use another SHOAL_HOME",
-            )
-        with self._transaction(self._writer, "BEGIN IMMEDIATE") as connection:
-            migrate(connection)
+                return
+            version = connection.execute(select(alembic_version.c.version_num)).scalar()
+            if version is None or version > HEAD:
+                raise Unavailable(
+                    f"{self.path}: written by a newer version of Shoal (schema {version}, this one knows {HEAD})",
+                    hint="update Shoal, or use another SHOAL_HOME",
+                )
+            if version < HEAD:
+                migrate(connection)
 
     def close(self) -> None:
         with self._writing:
@@ -155,13 +166,17 @@ def on_network_filesystem(directory: Path, mounts: Path = Path("/proc/self/mount
     """Whether the directory lies on a filesystem that is shared between machines."""
     best, kind = "", ""
     try:
-        lines = mounts.read_text().splitlines()
+        lines = [line.split(b" ") for line in mounts.read_bytes().split(b"\n") if line]
     except OSError:
         return False
     place = str(directory.resolve())
     for line in lines:
-        _, point, filesystem, *_ = line.split(" ")
-        point = point.encode().decode("unicode_escape")
+        point, filesystem = _unescaped(line[1]), line[2].decode()
         if (place == point or place.startswith(point.rstrip("/") + "/")) and len(point) >= len(best):
             best, kind = point, filesystem
     return kind.startswith(NETWORK_FILESYSTEMS)
+
+
+def _unescaped(field: bytes) -> str:
+    """A field of the mount table, in which the kernel writes `\\040` for a space; its names need not be UTF-8."""
+    return os.fsdecode(re.sub(rb"\\([0-7]{3})", lambda octal: bytes([int(octal[1], 8)]), field))

@@ -50,6 +50,8 @@ def get(connection: Connection, uid: str) -> Row:
 
 def find(connection: Connection, word: str) -> Row | None:
     """The experiment that a person means: its id, its number (`12`, `#12`), its uid, or the newest of that name."""
+    if not word:  # the name of all that have none
+        return None
     number = word.removeprefix("#")
     conditions = [experiments.c.id == word, experiments.c.uid == word]
     if number.isascii() and number.isdigit() and len(number) < 10:

@@ -9,15 +9,15 @@ unfinished line of each stream, and as many lines as it was asked for. A directo
 
 from __future__ import annotations
 
+import heapq
 import os
 import re
 from bisect import bisect_left, bisect_right
-from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from shoal.logformat import (
     BEGINS_LINE,
@@ -152,22 +152,21 @@ def entries(
 
 
 def tail(directory: Directory, count: int, window: int = CHUNK // 4) -> list[Line]:
-    """The last lines, as `lines` gives them, read from the end in growing windows.
+    """The last lines, in the order of their last bytes: one that was never finished stands where it stopped.
 
-    When lines are so long that `count` times `LONGEST` does not show where they begin, the first is a fragment.
+    Reads from the end in growing windows. When lines are so long that `count` times `LONGEST` does not show where they
+    begin, the first is a fragment.
     """
     if count <= 0:
         return []
     log = _look(directory)
     while True:
         start = max(log.end - window, 0)
-        found: deque[Line] = deque(maxlen=count)
-        certain = 0
-        for line, doubtful in _assembled(_walk(log, start, CHUNK), LineAssembler(inside=start > 0)):
-            found.append(line)
-            certain = 0 if doubtful else certain + 1
-        if certain >= count or start == 0 or window > (count + 1) * LONGEST:
-            return list(found)
+        assembled = _assembled(_walk(log, start, CHUNK), LineAssembler(inside=start > 0))
+        found = heapq.nlargest(count, assembled, key=lambda line: line.end)
+        certain = len(found) == count and not any(line.doubtful for line in found)
+        if certain or start == 0 or window > (count + 1) * LONGEST:
+            return [line.line for line in reversed(found)]
         window *= 4
 
 
@@ -182,7 +181,7 @@ def find(
     items = _walk(_look(directory), start, CHUNK)
     if isinstance(pattern, bytes):
         items = (part for item in items for part in _without_lines_that_lack(pattern, item))
-    matching = (line for line, _ in _assembled(items, LineAssembler()) if search(line.text))
+    matching = (line for line, _, _ in _assembled(items, LineAssembler()) if search(line.text))
     return islice(matching, limit)
 
 
@@ -208,53 +207,63 @@ class LineAssembler:
 
     def feed(self, item: Chunk | Gap) -> list[Line]:
         """The lines that this item finishes."""
-        return [line for line, doubtful in self._feed(item) if not doubtful]
+        return [line for line, _, doubtful in self._feed(item) if not doubtful]
 
     def rest(self) -> list[Line]:
         """The lines that have begun and will not be finished, in the order in which they began."""
-        return [line for line, doubtful in self._rest() if not doubtful]
+        return [line for line, _, doubtful in self._rest() if not doubtful]
 
-    def _feed(self, item: Chunk | Gap) -> Iterator[tuple[Line, bool]]:
+    def _feed(self, item: Chunk | Gap) -> Iterator[_Assembled]:
         if isinstance(item, Gap):
             yield from self._rest()
             self._inside = False  # what comes after a gap is given, even if it is the rest of a line
             return
         if item.begins_line:
             self._known.add(item.stream)
-        offset = item.offset
+        stream, offset = item.stream, item.offset
         parts = item.data.split(b"\n")
         for part in parts[:-1]:
-            if item.stream in self._open or len(part) > LONGEST:
+            end = offset + len(part) + 1
+            if stream in self._open or len(part) > LONGEST:
                 yield from self._add(item, offset, part)
-                line = self._open.pop(item.stream)
-                yield Line(line.offset, line.time, item.stream, bytes(line.text), True), self._doubtful(item.stream)
+                line = self._open.pop(stream)
+                yield _Assembled(line.seal(stream, True), end, self._doubtful(stream))
             else:
-                yield Line(offset, item.time, item.stream, part, True), self._doubtful(item.stream)
-            self._known.add(item.stream)
-            offset += len(part) + 1
+                yield _Assembled(Line(offset, item.time, stream, part, True), end, self._doubtful(stream))
+            self._known.add(stream)
+            offset = end
         yield from self._add(item, offset, parts[-1])
 
-    def _add(self, item: Chunk, offset: int, text: bytes) -> Iterator[tuple[Line, bool]]:
+    def _add(self, item: Chunk, offset: int, text: bytes) -> Iterator[_Assembled]:
         """Add to the open line of the stream; gives the pieces that it is too long for."""
         while text:
             line = self._open.get(item.stream)
-            if line is None or len(line.text) == LONGEST:
-                if line is not None:
-                    full = Line(line.offset, line.time, item.stream, bytes(line.text), False)
-                    yield full, self._doubtful(item.stream)
-                line = self._open[item.stream] = _OpenLine(offset, item.time, bytearray())
-            room = LONGEST - len(line.text)
-            line.text += text[:room]
-            offset += min(room, len(text))
-            text = text[room:]
+            if line is not None and len(line.text) == LONGEST:
+                yield _Assembled(line.seal(item.stream, False), line.end, self._doubtful(item.stream))
+                line = None
+            if line is None:
+                line = self._open[item.stream] = _OpenLine(offset, item.time, bytearray(), offset)
+            part = text[: LONGEST - len(line.text)]
+            text = text[len(part) :]
+            offset += len(part)
+            line.text += part
+            line.end = offset
 
-    def _rest(self) -> Iterator[tuple[Line, bool]]:
+    def _rest(self) -> Iterator[_Assembled]:
         for stream, line in sorted(self._open.items(), key=lambda item: item[1].offset):
-            yield Line(line.offset, line.time, stream, bytes(line.text), False), self._doubtful(stream)
+            yield _Assembled(line.seal(stream, False), line.end, self._doubtful(stream))
         self._open.clear()
 
     def _doubtful(self, stream: int) -> bool:
         return self._inside and stream not in self._known
+
+
+class _Assembled(NamedTuple):
+    """A line, the offset after its last byte, and whether its beginning may lie before the reading began."""
+
+    line: Line
+    end: int
+    doubtful: bool
 
 
 @dataclass(slots=True)
@@ -262,9 +271,13 @@ class _OpenLine:
     offset: int
     time: float
     text: bytearray
+    end: int
+
+    def seal(self, stream: int, complete: bool) -> Line:
+        return Line(self.offset, self.time, stream, bytes(self.text), complete)
 
 
-def _assembled(items: Iterable[Chunk | Gap], assembler: LineAssembler) -> Iterator[tuple[Line, bool]]:
+def _assembled(items: Iterable[Chunk | Gap], assembler: LineAssembler) -> Iterator[_Assembled]:
     for item in items:
         yield from assembler._feed(item)
     yield from assembler._rest()
@@ -393,7 +406,8 @@ def _pieces(log: _Log, position: int, chunk: int) -> Iterator[Chunk | Gap]:
         if position < border:
             following = next((other for other in log.numbers if other > number), None)
             end = log.end if following is None else following * log.segment
-            yield Gap(position, end - position, _reason(log, number))
+            # The cap takes from the middle only: there is always a segment after what it took.
+            yield Gap(position, end - position, "lost" if following is None else _reason(log, number))
             position = end
 
 

@@ -274,8 +274,18 @@ def test_the_tail_is_the_end_of_all_lines(
         play(steps, [LogWriter(directory, segment, most * segment)])
         if again:
             play(steps, [LogWriter(directory, segment, most * segment)])
-        every = list(lines(directory))
+        every = in_order_of_last_bytes(directory)
         assert tail(directory, count, window) == every[len(every) - min(count, len(every)) :]
+
+
+def in_order_of_last_bytes(directory: Path) -> list[Line]:
+    where = bytes_at(read(directory, 0, EVERYTHING))
+    offsets = {stream: iter([offset for offset in where if where[offset][0] == stream]) for stream in (1, 2)}
+    ends = {}
+    for line in lines(directory):
+        for _ in range(len(line.text) + line.complete):
+            ends[line] = next(offsets[line.stream])
+    return sorted(ends, key=lambda line: ends[line])
 
 
 @given(PRINTING, st.sampled_from([11, 64, 1000]), st.floats(990, 1100), st.floats(0, 50))

@@ -309,6 +309,14 @@ def test_a_full_disk_is_a_gap_and_not_the_end(log: Path) -> None:
     assert (log / "000000").stat().st_size == size(log) == 142
 
 
+def test_a_clock_that_is_set_back_does_not_keep_a_disk_from_being_tried(log: Path) -> None:
+    writer = written(log, (1000, 1, b"a\n"))
+    with files_no_larger_than(2):
+        writer.write(1, b"b\n", 1001)
+    writer.write(1, b"c\n", 5)
+    assert texts(list(lines(log))) == [b"a", b"c"]
+
+
 def test_a_loss_larger_than_segments_is_one_gap(log: Path) -> None:
     writer = written(log, (1, 1, b"0123456789\n"), segment=32)
     with files_no_larger_than(11):
@@ -322,9 +330,17 @@ def test_a_loss_larger_than_segments_is_one_gap(log: Path) -> None:
     ]
 
 
-def test_a_loss_at_the_end_is_shown_when_the_log_is_closed(log: Path) -> None:
-    writer = written(log, (1, 1, b"0123456789\n"))
-    with files_no_larger_than(11):
+@pytest.mark.parametrize(
+    ("segment", "room"),
+    [
+        pytest.param(100, 11, id="in a segment"),
+        pytest.param(11, 11, id="between two"),
+        pytest.param(8, 3, id="over several"),
+    ],
+)
+def test_a_loss_at_the_end_is_shown_when_the_log_is_closed(log: Path, segment: int, room: int) -> None:
+    writer = written(log, (1, 1, b"0123456789\n"), segment=segment)
+    with files_no_larger_than(room):
         writer.write(1, b"never kept\n", 2)
     writer.close(2)
     assert list(entries(log)) == [Line(0, 1, 1, b"0123456789", True), Gap(11, 11, "lost")]
@@ -396,6 +412,14 @@ def test_a_follower_who_comes_late_gets_whole_lines(log: Path) -> None:
         b"warn",
         b"third",
     ]
+
+
+def test_the_tail_has_an_unfinished_line_where_it_stopped(log: Path) -> None:
+    writer = written(log, (1, 2, b"one\nPassword: "), (2, 1, b"two\nthree\n"))
+    assert texts(list(lines(log))) == [b"one", b"two", b"three", b"Password: "]
+    assert texts(tail(log, 3, window=1)) == [b"Password: ", b"two", b"three"]
+    writer.close(3)
+    assert texts(tail(log, 1, window=1)) == [b"three"]
 
 
 def test_the_tail_of_a_large_log_reads_its_end_only(log: Path) -> None:

@@ -215,8 +215,10 @@ class Shepherd:
             end = self.clean_up_after_launcher(name, directory, launcher_code)
         for pipe in self.pipes.pop(name):
             os.close(pipe)
-        if end["stopped"]:
-            state, reason = STOPPED, self.stopping.get(name) or "its launcher was told to stop"
+        if end["stopped"] and name in self.stopping:
+            state, reason = STOPPED, self.stopping[name]
+        elif end["stopped"]:
+            state, reason = FAILED, "its launcher got SIGTERM, and not from Shoal"
         else:
             state, reason = (SUCCEEDED if end["exit_code"] == 0 else FAILED), end["reason"]
         lines = _last_lines(directory) if state == FAILED else ()
@@ -434,7 +436,7 @@ def main(directory: str) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 1 << 16), hard))
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, _noted)  # and not SIG_IGN, which commands would inherit
     twin_end, own_end = os.pipe()
     shepherd = os.getpid()
     twin = os.fork()
