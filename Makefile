@@ -1,6 +1,6 @@
 # From a clean clone: `make run` and `make test` set up what is missing. Needs Python 3.11 or newer and make.
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast lint format docs fuzz bench console wheel clean
+.PHONY: help setup run test test-fast lint format docs fuzz bench chaos console wheel clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -14,7 +14,8 @@ help:
 	@echo "make lint       format and type checks;  make format: mend what can be mended"
 	@echo "make docs       write the reference pages anew from the code"
 	@echo "make fuzz       ten times as many mutated files as make test"
-	@echo "make bench      start-up and planning times, beside the bare interpreter"
+	@echo "make bench      start-up, planning and launching times, beside the bare interpreter and torchrun"
+	@echo "make chaos      kill everybody at random over 200 experiments, and count what is lost"
 	@echo "make console    build the web console"
 	@echo "make wheel      build the package"
 	@echo "make clean      remove what was built"
@@ -30,7 +31,8 @@ $(READY): pyproject.toml constraints.txt
 	@touch $(READY)
 
 run: $(READY)
-	@$(BIN)/shoal check examples/quickstart
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/shoal run examples/quickstart
+	@echo "the console: $$($(BIN)/shoal open --print)"
 
 test: $(READY)
 	@$(BIN)/python tests/tiers.py
@@ -54,7 +56,12 @@ fuzz: $(READY)
 	@SHOAL_EXAMPLES=20000 $(BIN)/python -m pytest -q tests/property
 
 bench: $(READY)
-	@$(BIN)/python tests/benchmarks/start_up.py
+	@$(BIN)/python -m tests.benchmarks.start_up
+	@$(BIN)/python -m tests.benchmarks.launching
+	@$(BIN)/python -m tests.benchmarks.load
+
+chaos: $(READY)
+	@$(BIN)/python -m tests.crash.chaos --experiments 200
 
 console:
 	@echo "there is no web console yet"

@@ -219,8 +219,10 @@ def alive(home: Path) -> Json | None:
 
 def _lives(home: Path, pid: int) -> bool:
     """Whether the writer of server.json lives: else anybody may have taken its port, and must not see the token."""
+    process = Path("/proc", str(pid))
     try:
-        return os.stat(f"/proc/{pid}").st_uid == os.stat(home / homes.SERVER_FILE).st_uid
+        ours = process.stat().st_uid == (home / homes.SERVER_FILE).stat().st_uid
+        return ours and bool((process / "cmdline").read_bytes())  # that of a zombie is empty
     except OSError:
         return False
 
@@ -241,15 +243,17 @@ def find_or_start(home: Path) -> Json:
     if found is not None:
         return found
     homes.prepare(home)
-    said = _start(home)
     deadline = time.monotonic() + START_TIMEOUT
-    while time.monotonic() < deadline:
-        found = alive(home)
-        if found is not None:
-            return found
-        if said != "ready" and "already serves" not in said:
-            break
-        time.sleep(0.02)
+    refused = True
+    while refused and time.monotonic() < deadline:
+        said = _start(home)
+        refused = "already serves" in said  # somebody who is about to answer, or about to end: then we try again
+        patience = min(deadline, time.monotonic() + 0.5) if refused else deadline
+        while (said == "ready" or refused) and time.monotonic() < patience:
+            found = alive(home)
+            if found is not None:
+                return found
+            time.sleep(0.02)
     reason = said.removeprefix("error ") if said != "ready" else "it does not answer"
     raise Unavailable(f"the server of {home} did not start: {reason or 'it died'}", hint=f"see {home / 'server.log'}")
 

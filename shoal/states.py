@@ -23,6 +23,8 @@ RESTARTING, LOST = "restarting", "lost"
 FINAL = frozenset({SUCCEEDED, FAILED, STOPPED})
 
 TIMED_OUT, OOM_KILLED = "TimedOut", "OOMKilled"
+LOST_A_PEER = 2  # the severity of a failure that is only a symptom
+SETTLE = 3.0  # seconds that a symptom waits for its cause to show, before the others are stopped
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,9 @@ def next_steps(attempt: Attempt, policy: Policy, now: float) -> Decision:
     fatal = tuple(first_failure_first([s for s in failures if s not in restarts]))
     if fatal:
         first = fatal[0]
+        settled_at = (first.finished or 0.0) + SETTLE
+        if alive and _severity(first) == LOST_A_PEER and not _stopping(statuses) and now < settled_at:
+            return Decision((), settled_at)  # the peer it lost may be about to end, and is the cause
         return _stop_or_end(alive, f"{first.replica} failed", End(FAILED, describe_failure(first), fatal))
 
     gone = [status for status in statuses.values() if status.state == STOPPED]
@@ -159,6 +164,11 @@ def next_steps(attempt: Attempt, policy: Policy, now: float) -> Decision:
         return _stop_or_end(alive, late, End(FAILED, late))
     starts = [StartReplica(s.replica, s.try_ + 1, f"restarted after {describe_exit(s)}") for s in restarts]
     return Decision(tuple(starts), wake_at)
+
+
+def _stopping(statuses: Mapping[str, Status]) -> bool:
+    """Whether others were stopped already: then the cause is known, or it is too late for it."""
+    return any(status.state == STOPPED for status in statuses.values())
 
 
 def _deciders_done_at(statuses: Mapping[str, Status], policy: Policy) -> Optional[float]:
@@ -203,21 +213,27 @@ def _after_a_stop(gone: Sequence[Status], alive: Sequence[Status]) -> Decision:
 
 
 def _timed_out(attempt: Attempt, policy: Policy, now: float) -> Tuple[str, Optional[float]]:
-    """Why the attempt has taken too long, or when it will have. A later try is no start of the attempt."""
-    statuses = attempt.statuses.values()
-    waiting = [s.replica for s in statuses if s.state in (CREATED, STARTING) and s.try_ == 0]
+    """Why the attempt has taken too long, or when it will have."""
     deadlines: List[float] = []
-    if waiting and policy.timeout_start is not None:
+    if policy.timeout_start is not None:
         deadline = attempt.began + policy.timeout_start
-        if now >= deadline:
-            return f"{TIMED_OUT}: {', '.join(sorted(waiting))} not started after {policy.timeout_start:g} s", None
-        deadlines.append(deadline)
+        waiting = sorted(s.replica for s in attempt.statuses.values() if _started_after(s, deadline))
+        if waiting and now >= deadline:
+            return f"{TIMED_OUT}: {', '.join(waiting)} not started after {policy.timeout_start:g} s", None
+        if waiting:
+            deadlines.append(deadline)
     if policy.timeout_run is not None:
         deadline = attempt.began + policy.timeout_run
         if now >= deadline:
             return f"{TIMED_OUT}: ran longer than {policy.timeout_run:g} s", None
         deadlines.append(deadline)
     return "", min(deadlines) if deadlines else None
+
+
+def _started_after(status: Status, deadline: float) -> bool:
+    """Also one that starts while it is told to stop for being late. A later try is no start of the attempt."""
+    waits = status.state in (CREATED, STARTING)
+    return status.try_ == 0 and (waits or (status.started is not None and status.started >= deadline))
 
 
 def _stop_or_end(alive: Sequence[Status], reason: str, end: End) -> Decision:
@@ -253,7 +269,7 @@ def _severity(status: Status) -> int:
         return 0
     if status.signal == "SIGPIPE" or any(LOST_CONNECTION.search(line) for line in status.lines):
         # Libraries in C++ abort when a peer is gone; any other signal came from outside or is a crash of its own.
-        return 2 if status.signal in ("", "SIGPIPE", "SIGABRT") else 0
+        return LOST_A_PEER if status.signal in ("", "SIGPIPE", "SIGABRT") else 0
     return 0 if status.signal else 1
 
 

@@ -140,6 +140,16 @@ def left_running(home: Path) -> dict[int, str]:
     return {pid: uid for pid, uid in processes.marked_all().items() if uid in uids}
 
 
+def living_shepherds(home: Path) -> list[tuple[int, int]]:
+    """(shepherd, twin) of every attempt whose shepherd lives."""
+    found = []
+    for file in home.glob("experiments/*/attempt-*/shepherd.json"):
+        written = json.loads(file.read_text())
+        if processes.alive(written["pid"], written["start_time"]):
+            found.append((written["pid"], written["twin"]))
+    return found
+
+
 def nothing_left(home: Path) -> None:
     """No process of an experiment lives, no shepherd, no twin."""
     until(lambda: not left_running(home), "the end of all processes")

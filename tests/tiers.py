@@ -27,6 +27,10 @@ TIERS: dict[str, list[list[str]]] = {
     "property": [[*PYTEST, "tests/property"]],
     "docs": [[*PYTEST, "tests/docs"]],
     "e2e": [[*PYTEST, "tests/e2e"]],
+    "contract": [[*PYTEST, "tests/contract"]],
+    "api": [[*PYTEST, "tests/api"]],
+    "crash": [[*PYTEST, "tests/crash"]],
+    "examples": [[*PYTEST, "tests/examples"]],
 }
 FAST = {"checks", "unit", "golden", "property"}
 

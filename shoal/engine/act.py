@@ -43,7 +43,7 @@ from shoal.plan import Plan, plan
 from shoal.spec import Source, interpret
 from shoal.states import FAILED, FINAL, QUEUED, RESTARTING, STARTING, Outcome, Policy, Status
 from shoal.store import experiments as store
-from shoal.store.database import Database
+from shoal.store.database import Database, LeaseLost
 
 PORTS = range(20000, 32000)  # below the range from which systems take ports for outgoing connections
 
@@ -81,14 +81,14 @@ class Engine:
         self._thread.start()
 
     def _tidy(self) -> None:
-        """What a server that was killed left undone: environments of experiments that are over, files of none."""
+        """What a server that was killed left undone: variables of experiments that are over, or were never kept."""
         with self.database.read() as connection:
-            for directory in (self.home / "experiments").iterdir():
-                row = store.find(connection, directory.name)
-                if row is None or row["id"] != directory.name:
-                    shutil.rmtree(directory, ignore_errors=True)
+            for file in (self.home / "experiments").glob("*/environment.json"):
+                row = store.find(connection, file.parent.name)
+                if row is None:
+                    shutil.rmtree(file.parent, ignore_errors=True)
                 elif row["state"] in FINAL:
-                    (directory / "environment.json").unlink(missing_ok=True)
+                    file.unlink(missing_ok=True)
 
     def wake(self) -> None:
         with suppress(BlockingIOError):  # it is awake already
@@ -122,6 +122,8 @@ class Engine:
             try:
                 wake_at = self.round()
                 self.failure = ""
+            except LeaseLost:
+                os._exit(3)  # another server has taken over this home: this one must not touch it any more
             except Exception:  # noqa: BLE001  a full disk must not end the engine: it tries again
                 self.failure = traceback.format_exc()
                 traceback.print_exc()
@@ -143,9 +145,17 @@ class Engine:
         """Acts until nothing is left to do; returns when to look again although nothing happens."""
         while not self._ending:
             decision = decide(self.snapshot(), time.time())
+            failures: list[Exception] = []
             for action in decision.actions:
                 self.between(action)
-                self.act(action)
+                try:
+                    self.act(action)
+                except LeaseLost:
+                    raise
+                except Exception as error:  # noqa: BLE001  one experiment's trouble is not that of the others
+                    failures.append(error)
+            if failures:
+                raise failures[0]
             if not decision.actions:
                 return decision.wake_at
         return None

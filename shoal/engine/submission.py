@@ -45,7 +45,7 @@ def prepare(submission: Submission, site: Site, secrets: Mapping[str, Any]) -> P
     problems = [*_not_here_yet(document), *_secrets(document, secrets)]
     cwd = _working_directory(document, submission.directory, problems)
     if problems:
-        raise FileProblems(problems, document.warnings)
+        raise FileProblems(_in_order(problems, document.files), document.warnings)
     short = "" if submission.oversubscribe else never_fits(needs_of(planned), site)
     if short:
         raise UsageError(
@@ -88,6 +88,18 @@ def policy_of(planned: Plan) -> Policy:
         restart_max=planned.restart.max,
         on_exit_codes=frozenset(codes) if codes is not None else None,
     )
+
+
+def _in_order(problems: Sequence[Problem], files: Sequence[str]) -> list[Problem]:
+    """As the files have them, the first file first."""
+
+    def place(problem: Problem) -> tuple[int, int, int]:
+        where = problem.where
+        if where is None or where.file not in files:
+            return len(files), 0, 0
+        return files.index(where.file), where.line, where.column
+
+    return sorted(problems, key=place)
 
 
 def _working_directory(document: Document, directory: str, problems: list[Problem]) -> str:

@@ -281,7 +281,7 @@ class LogWriter:
             record = unpack_record(os.pread(index, RECORD.size, HEADER.size + (count - 1) * RECORD.size))
             if record.flags & CLOSED:
                 self._end = max(self._end, record.offset)
-            elif makes_sense(record) and record.offset < self._end + bool(record.flags & LOST):
+            elif makes_sense(record) and record.offset < self._end:
                 self._last = record
                 break
             count -= 1

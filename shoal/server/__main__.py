@@ -66,19 +66,27 @@ def serve(options: argparse.Namespace, between: Callable[[object], None] = lambd
     """Serves until the end. `between` is called between any two steps of the engine: tests die there."""
     from shoal import home as homes
     from shoal.backends.local import files
-    from shoal.errors import Unavailable, UsageError
+    from shoal.errors import UsageError
 
     if options.tls_key and not options.tls_cert:
         raise UsageError("--tls-key without --tls-cert", hint="name the certificate as well")
     place: Path = options.home.absolute()
     homes.prepare(place)
     lock = _lock(place / files.SERVER_LOCK)
+    try:
+        _serve(options, place, between)
+    finally:
+        os.close(lock)  # before anybody is told that we failed, so that the next can try
 
+
+def _serve(options: argparse.Namespace, place: Path, between: Callable[[object], None]) -> None:
     import uvicorn
     from sqlalchemy.exc import OperationalError
 
+    from shoal import home as homes
     from shoal.backends.local.backend import LocalBackend
     from shoal.engine.act import Engine
+    from shoal.errors import Unavailable
     from shoal.launcher.archive import archive
     from shoal.launcher.replica import write_json
     from shoal.server.app import Server, create_app
@@ -124,7 +132,6 @@ def serve(options: argparse.Namespace, between: Callable[[object], None] = lambd
     asyncio.run(_run(program, listening, server))
     engine.close()
     database.close()
-    os.close(lock)
 
 
 async def _run(program: Any, listening: socket.socket, server: Any) -> None:
@@ -144,9 +151,7 @@ async def _watch(server: Any, end: Any) -> None:
     from shoal.store import experiments
 
     while True:
-        await asyncio.sleep(0.2 if server.stop_asked else 1.0)
-        if server.stop_asked:
-            end()
+        await asyncio.sleep(1.0)
         if server.kept or time.monotonic() - server.last_request < IDLE_SECONDS:
             continue
         with server.database.read() as connection:

@@ -7,9 +7,10 @@ import heapq
 import json
 import os
 import re
+import signal
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +18,7 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, Header, Query, Request
 from fastapi import Path as InPath
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from fastapi.security import HTTPBearer
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
@@ -53,19 +54,13 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 }
 NO_TOKEN_NEEDED: dict[str, Any] = {"security": []}
 
+
+def _gives(kind: str, text: str, status: int = 200) -> dict[str, Any]:
+    """Describes a route whose answer is not JSON; its errors are."""
+    return {"response_class": Response, "responses": {status: {"description": text, "content": {kind: {}}}}}
+
+
 Word = Annotated[str, InPath(description="An experiment: its id, its number, its uid, or its name (the newest).")]
-
-
-class Lines(StreamingResponse):
-    """One JSON object a line."""
-
-    media_type = "application/x-ndjson"
-
-
-class Events(StreamingResponse):
-    """Server-sent events; the data of each is an EventView."""
-
-    media_type = "text/event-stream"
 
 
 class Missing(ShoalError):
@@ -90,7 +85,6 @@ class Server:
         self.last_request = time.monotonic()
         self.following = 0
         self.bell = live.Bell(engine)
-        self.stop_asked = False
 
     def touched(self) -> None:
         self.last_request = time.monotonic()
@@ -273,7 +267,7 @@ def _experiments(app: FastAPI, server: Server) -> None:
 
 
 def _logs(app: FastAPI, server: Server) -> None:
-    @app.get("/api/experiments/{word}/logs", tags=["logs"], response_class=Lines)
+    @app.get("/api/experiments/{word}/logs", tags=["logs"], **_gives("application/x-ndjson", "One object a line"))
     def lines(
         word: Word,
         replica: Annotated[str | None, Query(description="`worker-2`, or a pattern: `worker-*`.")] = None,
@@ -304,13 +298,13 @@ def _logs(app: FastAPI, server: Server) -> None:
                 }
                 yield line.time, entry["rank"], shown
 
-        def produce() -> Iterator[bytes]:
+        def produce() -> Generator[bytes]:
             for _, _, shown in heapq.merge(*[lines_of(entry) for entry in wanted], key=lambda item: item[:2]):
                 yield json.dumps(shown).encode() + b"\n"
 
-        return Lines(produce())
+        return live.Stream(live.batches(produce()), "application/x-ndjson")
 
-    @app.get("/api/experiments/{word}/follow", tags=["logs"], response_class=Lines)
+    @app.get("/api/experiments/{word}/follow", tags=["logs"], **_gives("application/x-ndjson", "One object a line"))
     def follow(
         word: Word,
         replica: Annotated[str | None, Query(description="`worker-2`, or a pattern: `worker-*`.")] = None,
@@ -331,9 +325,9 @@ def _logs(app: FastAPI, server: Server) -> None:
         frames = live.follow(
             server.database, server.bell, server.directory(row), row["uid"], wanted, views.summary, offsets
         )
-        return Lines(frames)
+        return live.Stream(frames, "application/x-ndjson")
 
-    @app.get("/api/events", tags=["events"], response_class=Events)
+    @app.get("/api/events", tags=["events"], **_gives("text/event-stream", "The data of each is an EventView"))
     def stream_of_events(
         after: Annotated[
             int | None, Query(description="The cursor; default: only what comes now.", ge=0, le=2**53)
@@ -348,7 +342,7 @@ def _logs(app: FastAPI, server: Server) -> None:
         cursor = int(last_event_id) if readable else after
         uid = server.find(experiment)["uid"] if experiment else None
         frames = live.events(server.database, server.bell, newest if cursor is None else cursor, uid)
-        return Events(frames, headers={"cache-control": "no-store"})
+        return live.Stream(frames, "text/event-stream")
 
 
 def _check_directory(directory: str) -> None:
@@ -427,7 +421,7 @@ def _rest(app: FastAPI, server: Server) -> None:
     @app.post("/api/server/stop", status_code=202, tags=["server"])
     def end() -> Response:
         """End the server. Experiments go on: they belong to their shepherds."""
-        server.stop_asked = True
+        os.kill(os.getpid(), signal.SIGTERM)  # this answer is still given
         return Response(status_code=202)
 
     @app.get("/api/clusters", response_model=list[types.ClusterView], tags=["clusters"])
@@ -459,8 +453,8 @@ def _rest(app: FastAPI, server: Server) -> None:
         "/sign-in",
         tags=["sign-in"],
         status_code=303,
-        response_class=RedirectResponse,
         openapi_extra=NO_TOKEN_NEEDED,
+        **_gives("text/html", "The link has been used or is too old", 403),
     )
     def sign_in(code: Annotated[str, Query(description="From shoal open.", max_length=200)] = "") -> Response:
         """Takes a one-time code and leaves a cookie."""
@@ -479,7 +473,7 @@ def _rest(app: FastAPI, server: Server) -> None:
         )
         return answer
 
-    @app.get("/", tags=["pages"], response_class=HTMLResponse)
+    @app.get("/", tags=["pages"], **_gives("text/html", "A page"))
     def page() -> Response:
         """A plain page of what runs, until there is a console."""
         with server.database.read() as connection:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import codecs
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any
 
 from anyio import to_thread
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from shoal.engine.act import Engine
 from shoal.states import FINAL
@@ -21,6 +23,7 @@ TryKey = tuple[int, str, int]  # attempt, replica, try
 
 LOOK_AGAIN = 0.03  # seconds between looks at a log that somebody follows
 BATCH = 1 << 20  # bytes of one replica sent before others get their turn
+TOGETHER = 1 << 16  # bytes of lines that are sent in one go
 
 
 class Bell:
@@ -54,7 +57,39 @@ class Bell:
             return
 
 
-async def events(database: Database, bell: Bell, after: int, uid: str | None) -> AsyncIterator[str]:
+class Stream(StreamingResponse):
+    """An answer of many parts. Whoever leaves early closes what it reads from at once, not when memory is tidied."""
+
+    def __init__(self, parts: AsyncGenerator[Any], media_type: str) -> None:
+        super().__init__(parts, media_type=media_type, headers={"cache-control": "no-store"})
+        self.parts = parts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self.parts.aclose()
+
+
+async def batches(lines: Generator[bytes]) -> AsyncGenerator[bytes]:
+    """Many lines at a time: to change threads for each would take longer than to read it."""
+
+    def take() -> bytes:
+        found = bytearray()
+        for line in lines:
+            found += line
+            if len(found) >= TOGETHER:
+                break
+        return bytes(found)
+
+    try:
+        while batch := await to_thread.run_sync(take):
+            yield batch
+    finally:
+        lines.close()
+
+
+async def events(database: Database, bell: Bell, after: int, uid: str | None) -> AsyncGenerator[str]:
     """Server-sent events from a cursor on; a comment now and then keeps the connection alive."""
 
     def look(number: int) -> list[Mapping[str, Any]]:
@@ -131,7 +166,7 @@ async def follow(
     wanted: Callable[[str], bool],
     describe: Callable[[Any, Mapping[str, Any]], dict[str, Any]],
     offsets: Mapping[TryKey, int],
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     """Frames, one JSON object a line: {log}, {gap}, {state}, and {end} when the experiment is over and all is said."""
     follower = Follower(directory, wanted, offsets)
     told: dict[str, Any] = {}

@@ -170,10 +170,11 @@ def last_event(connection: Connection) -> int:
 
 
 def allocate(connection: Connection, uid: str, units: Iterable[tuple[str, int, str]]) -> None:
-    """Takes (kind, unit, replica); fails when one is taken, as a primary key forbids it."""
+    """Takes (kind, unit, replica); when one is taken, a primary key forbids it, and none is taken."""
     rows = [{"kind": kind, "unit": unit, "replica": replica, "uid": uid} for kind, unit, replica in units]
     if rows:
-        connection.execute(insert(allocations), rows)
+        with connection.begin_nested():  # whoever catches the error and commits must not keep a part
+            connection.execute(insert(allocations), rows)
 
 
 def allocated(connection: Connection, kind: str, uid: str | None = None) -> Sequence[Row]:

@@ -289,7 +289,7 @@ def _without_lines_that_lack(pattern: bytes, item: Chunk | Gap) -> Iterator[Chun
         yield item
         return
     first, last = item.data.find(b"\n") + 1, item.data.rfind(b"\n") + 1
-    if first == last or item.data.find(pattern, first, last) >= 0:
+    if item.data.find(pattern, first, last) >= 0:
         yield item
         return
     yield replace(item, data=item.data[:first])

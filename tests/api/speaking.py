@@ -14,10 +14,12 @@ from typing import Any
 
 from shoal.client import Client
 from shoal.home import read_server
+from shoal.launcher import processes
 from shoal.states import FINAL
 from tests.running import until
 
 PATIENCE = 60.0
+THREE = "framework: none\nrun: {{cmd: '{command}'}}\nenvironment: {{replicas: {{n_workers: 2}}}}\ngrace: {{stop: 1s}}\n"
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,19 @@ class Served:
             return found if found["state"] in FINAL else None
 
         return dict(until(over, f"the end of {word}"))
+
+    def quick(self, command: str = "true") -> str:
+        """Runs an experiment of three replicas to its end; its id."""
+        word = self.run(THREE.format(command=command), oversubscribe=True)
+        self.finished(word)
+        return word
+
+    def end(self) -> None:
+        """Ends the server and waits until it is gone."""
+        pid = self.pid
+        started = processes.start_time(pid)
+        self.client.end_server()
+        until(lambda: started is None or not processes.alive(pid, started), "the end of the server")
 
     def operations(self) -> list[tuple[str, str, dict[str, Any]]]:
         """(method, path, description) of everything that the OpenAPI document tells of."""

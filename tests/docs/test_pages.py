@@ -44,7 +44,7 @@ def commands(block: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("place", "block"), blocks("console"), ids=[place for place, _ in blocks("console")])
-def test_a_command_prints_what_the_page_shows(place: str, block: str, tmp_path: Path) -> None:
+def test_a_command_prints_what_the_page_shows(place: str, block: str, home: Path, tmp_path: Path) -> None:
     playground = tmp_path / "playground"
     shutil.copytree(ROOT / "docs" / "playground", playground)
     scripts = str(Path(sys.executable).parent)

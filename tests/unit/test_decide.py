@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.backends.backend import Observation, Site
@@ -364,7 +364,6 @@ class Model:
     cluster: dict[str, Observation] = field(default_factory=dict)  # handle -> what it says
     devices: dict[str, int] = field(default_factory=dict)  # uid -> how many it holds
     admitted: list[int] = field(default_factory=list)
-    attempts: list[tuple[str, int]] = field(default_factory=list)
 
     def snapshot(self) -> Snapshot:
         open_ = sorted((row for row in self.rows.values() if row.state not in FINAL), key=lambda row: row.number)
@@ -379,6 +378,7 @@ class Model:
             decision = decide(self.snapshot(), now)
             if not decision.actions:
                 assert decision.wake_at is None or decision.wake_at > now
+                assert all(row.reason for row in self.rows.values() if row.state == QUEUED), "who waits says why"
                 return
             for action in decision.actions:
                 self.act(action)
@@ -485,6 +485,7 @@ def in_order(numbers: Iterable[int]) -> bool:
     return list(numbers) == sorted(numbers)
 
 
+@settings(max_examples=max(1, settings.default.max_examples // 5))
 @given(st.randoms(use_true_random=False))
 def test_whatever_happens_it_settles_and_in_the_end_everything_is_over(draw: random.Random) -> None:
     model = a_model(draw)
@@ -511,7 +512,7 @@ def test_whatever_happens_it_settles_and_in_the_end_everything_is_over(draw: ran
 
 
 def check(model: Model) -> None:
-    """What holds at any time: nothing is promised twice, and who waits says why."""
+    """What holds at any time: nothing is promised twice."""
     held = [row for row in model.rows.values() if row.state not in FINAL and row.state != QUEUED]
     counted = sum((row.needs for row in held if not row.oversubscribe), Needs())
     assert counted.cpu <= model.site.cpu

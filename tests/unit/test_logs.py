@@ -134,6 +134,12 @@ def test_the_beginning_of_a_line_has_a_deadline(log: Path) -> None:
     assert (writer.size, writer.pending) == (16, False)
 
 
+def test_a_clock_that_is_set_back_holds_nothing_back(log: Path) -> None:
+    writer = written(log, (1000, 1, b"Password: "))
+    writer.flush(5)
+    assert plain(read(log, 0, EVERYTHING)) == [(0, 1000, 1, b"Password: ")]
+
+
 @pytest.mark.parametrize(
     ("data", "kept"),
     [
@@ -219,6 +225,15 @@ def test_the_middle_of_a_long_log_goes_and_the_gap_is_shown(log: Path) -> None:
     assert size(log) == 100
     assert texts(tail(log, 3)) == [b"line    1", b"line    8", b"line    9"]
     assert [offset_at(log, time) for time in (1, 2, 8, 9, 10)] == [10, 80, 80, 90, 100]
+
+
+def test_what_a_gap_left_of_a_line_is_given(log: Path) -> None:
+    written(log, *((turn, 1, b"x" * 10) for turn in range(9)), (9, 1, b"end\n"), segment=10, cap=40)
+    head, left = Line(0, 0, 1, b"x" * 20, False), Line(80, 8, 1, b"x" * 10 + b"end", True)
+    assert list(entries(log)) == [head, Gap(20, 60, "cap"), left]
+    assert list(entries(log, since=5)) == [left]
+    assert list(lines(log, since=9)) == []
+    assert tail(log, 1, window=2) == [left]
 
 
 def test_a_cap_without_room_for_head_and_tail_is_refused(log: Path) -> None:
@@ -323,6 +338,7 @@ def test_a_loss_larger_than_segments_is_one_gap(log: Path) -> None:
         writer.write(1, b"x" * 99 + b"\n", 2)
     writer.write(1, b"again\n", 3)
     assert segment_numbers(path.name for path in log.iterdir()) == [0, 3]
+    assert read(log, 50, 1)[0] == Gap(50, 61, "lost")
     assert list(entries(log)) == [
         Line(0, 1, 1, b"0123456789", True),
         Gap(11, 100, "lost"),

@@ -14,6 +14,7 @@ from shoal.states import (
     FAILED,
     FINAL,
     RUNNING,
+    SETTLE,
     STARTING,
     STOPPED,
     SUCCEEDED,
@@ -457,6 +458,11 @@ TIMEOUTS = {
         Decision((End(FAILED, LONG),)),
     ),
     "what succeeded in time is not late": (among(succeeded(MASTER, 99)), 101.0, Decision((End(SUCCEEDED, ""),))),
+    "one that starts while it is told to stop is late all the same": (
+        among(running(MASTER), replace(running("worker-0"), started=30.5), replace(running("worker-1"), started=31.0)),
+        31.0,
+        Decision(tuple(StopReplica(name, SLOW) for name in (MASTER, *WORKERS))),
+    ),
     "a replica that starts a second time is not late": (
         among(running(MASTER), Status("worker-0", 1, STARTING)),
         50.0,
@@ -638,3 +644,26 @@ def test_a_status_of_a_later_version_is_read() -> None:
 
 def test_an_outcome_without_history_is_read() -> None:
     assert Outcome.of({"state": STOPPED, "reason": "by ann"}) == Outcome(STOPPED, "by ann", ())
+
+
+class TestASymptomWaitsForItsCause:
+    """A rank that only lost its peer may end before the peer, which is still writing its traceback."""
+
+    POLICY = Policy(deciders=frozenset({"worker-0", "worker-1"}))
+    LOST = Status("worker-0", 0, FAILED, "", 1, "", "", 1.0, 10.0, ("ConnectionResetError: Connection reset by peer",))
+    RUNS = Status("worker-1", 0, RUNNING, started=1.0)
+
+    def decide(self, other: Status, now: float) -> Decision:
+        return next_steps(Attempt({"worker-0": self.LOST, "worker-1": other}, began=0.0), self.POLICY, now)
+
+    def test_it_waits_a_little(self) -> None:
+        assert self.decide(self.RUNS, 10.1) == Decision((), 10.0 + SETTLE)
+
+    def test_the_cause_is_blamed_when_it_comes(self) -> None:
+        cause = Status("worker-1", 0, FAILED, "", 1, "", "", 1.0, 11.0, ("ValueError: enough",))
+        (end,) = self.decide(cause, 11.0).steps
+        assert isinstance(end, End)
+        assert end.reason == "worker-1 failed: exit code 1"
+
+    def test_without_a_cause_the_others_are_stopped_after_all(self) -> None:
+        assert self.decide(self.RUNS, 10.0 + SETTLE).steps == (StopReplica("worker-1", "worker-0 failed"),)

@@ -1,9 +1,10 @@
 """The shepherd: a detached process that owns the replicas of one attempt on this machine.
 
 It forks a launcher for each replica, applies the attempt's policy by itself (`states.next_steps`), and writes what
-happens into the attempt's directory; the server only reads there, so it may die and come back. A twin waits on a pipe:
-when the shepherd is killed, the twin ends what is left and writes the result. When both are killed, the launchers stop
-their commands (they are told of their parent's death), and the next server does the rest.
+happens into the attempt's directory; the server only reads there, so it may die and come back. A twin waits at a
+socket: when the shepherd is killed, the twin ends what is left and writes the result; it holds the commands' pipes too,
+so that what is in them is not lost. When both are killed, the launchers stop their commands (they are told of their
+parent's death), and the next server does the rest.
 
     python -m shoal.backends.local.shepherd ATTEMPT_DIRECTORY
 
@@ -24,6 +25,8 @@ import socket
 import sys
 import time
 import traceback
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from shoal.backends.local import files
@@ -50,15 +53,16 @@ from shoal.states import (
     normal_exit,
 )
 
-LAST_LINES = 20
+LAST_LINES = 60  # torchrun writes more than thirty below the traceback of the script
 LAUNCHERS_END = 5.0  # what a launcher needs at most once its command is gone: the last lines, exit.json
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Shepherd:
-    def __init__(self, directory: str, request: dict[str, Any]) -> None:
+    def __init__(self, directory: str, request: dict[str, Any], twin: socket.socket) -> None:
         self.directory = directory
+        self.twin = twin
         self.request = request
         self.home = request["home"]
         self.policy = Policy.of(request["policy"])
@@ -135,10 +139,16 @@ class Shepherd:
             _become_launcher(task)
         for _, write_end in pipes:
             os.close(write_end)
+        self.tell_twin({"replica": name, "try": try_}, [pipes[0][0], pipes[1][0]])
         self.launchers[pid] = name
         self.pipes[name] = (pipes[0][0], pipes[1][0])
         status = Status(name, try_, RUNNING, node=self.request["node"], started=time.time())
         self.change(name, status, launcher=pid, launcher_start=processes.start_time(pid))
+
+    def tell_twin(self, message: dict[str, Any], pipes: Sequence[int] = ()) -> None:
+        """Hands the pipes of a replica over, or says that they are not needed any more. A dead twin is no matter."""
+        with suppress(OSError):
+            socket.send_fds(self.twin, [json.dumps(message).encode()], pipes)
 
     def environment_of(self, replica: dict[str, Any], try_: int, directory: str) -> dict[str, str]:
         request = self.request
@@ -215,6 +225,7 @@ class Shepherd:
             end = self.clean_up_after_launcher(name, directory, launcher_code)
         for pipe in self.pipes.pop(name):
             os.close(pipe)
+        self.tell_twin({"replica": name, "try": before.try_})
         if end["stopped"] and name in self.stopping:
             state, reason = STOPPED, self.stopping[name]
         elif end["stopped"]:
@@ -234,18 +245,7 @@ class Shepherd:
         """A launcher that left no exit.json was killed: its command ends with it, what was printed is kept."""
         uid = self.replicas[name]["uid"]
         processes.end(set(), uid, 0.0)
-        log = LogWriter(os.path.join(directory, "log"))
-        for pipe, stream in zip(self.pipes[name], (STDOUT, STDERR), strict=True):
-            os.set_blocking(pipe, False)
-            try:
-                while True:
-                    data = os.read(pipe, 1 << 18)
-                    if not data:
-                        break
-                    log.write(stream, data, time.time())
-            except BlockingIOError:
-                pass
-        log.close(time.time())
+        _keep_what_is_in(self.pipes[name], directory)
         exit_code, signal_name = normal_exit(code)
         end = {
             "exit_code": exit_code,
@@ -330,10 +330,35 @@ def _last_lines(directory: str) -> tuple[str, ...]:
     return tuple(line.rpartition("\r")[2][:2000] for line in text.split("\n")[-LAST_LINES:]) if text else ()
 
 
-def clean_up(directory: str, request: dict[str, Any], reason: str) -> Outcome:
+def _keep_what_is_in(pipes: Sequence[int], directory: str) -> None:
+    """Appends what a killed launcher did not read any more to the log of its try."""
+    found = [(stream, _drained(pipe)) for pipe, stream in zip(pipes, (STDOUT, STDERR), strict=True)]
+    if any(data for _, data in found):
+        log = LogWriter(os.path.join(directory, "log"))
+        for stream, data in found:
+            log.write(stream, data, time.time())
+        log.close(time.time())
+
+
+def _drained(pipe: int) -> bytes:
+    os.set_blocking(pipe, False)
+    data = b""
+    try:
+        while chunk := os.read(pipe, 1 << 18):
+            data += chunk
+    except BlockingIOError:
+        pass
+    return data
+
+
+Pipes = dict[tuple[str, int], Sequence[int]]
+
+
+def clean_up(directory: str, request: dict[str, Any], reason: str, pipes: Pipes | None = None) -> Outcome:
     """Ends what a killed shepherd left and writes down how the attempt ended. Harmless when there is nothing to do.
 
-    Launchers that live stop their commands and write exit.json, so they are asked first, and waited for.
+    Launchers that live stop their commands and write exit.json, so they are asked first, and waited for. `pipes` are
+    those that a twin holds: they are empty unless a launcher was killed too.
     """
     policy = Policy.of(request["policy"])
     written = files.read_states(directory)
@@ -346,6 +371,8 @@ def clean_up(directory: str, request: dict[str, Any], reason: str) -> Outcome:
     deadline = time.time() + LAUNCHERS_END
     while any(processes.alive(pid, start) for pid, start in launchers.items()) and time.time() < deadline:
         time.sleep(0.01)
+    for (name, try_), held in (pipes or {}).items():
+        _keep_what_is_in(held, files.try_directory(directory, name, try_))
     statuses = []
     for replica in request["replicas"]:
         name = replica["name"]
@@ -395,15 +422,24 @@ def start_server_if_needed(home: str, request: dict[str, Any], outcome: Outcome)
         os.execv(sys.executable, [sys.executable, "-m", "shoal.server", "--home", home])
 
 
-def _twin(directory: str, request: dict[str, Any], pipe: int, shepherd: int) -> None:
+def _twin(directory: str, request: dict[str, Any], shepherd: socket.socket) -> None:
     """Waits until the shepherd is gone; if it left no result, cleans up after it. Never returns."""
     code = 0
     try:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         os.setsid()
-        os.read(pipe, 1)
+        pipes: Pipes = {}
+        while True:
+            message, descriptors, _, _ = socket.recv_fds(shepherd, 4096, 2)
+            if not message:
+                break
+            told = json.loads(message)
+            for pipe in pipes.pop((told["replica"], told["try"]), ()):
+                os.close(pipe)
+            if descriptors:
+                pipes[told["replica"], told["try"]] = descriptors
         if read_json(os.path.join(directory, files.RESULT)) is None:
-            outcome = clean_up(directory, request, "its shepherd was killed")
+            outcome = clean_up(directory, request, "its shepherd was killed", pipes)
             poke = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             poke.setblocking(False)
             wake_server(poke)
@@ -437,14 +473,15 @@ def main(directory: str) -> None:
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, _noted)  # and not SIG_IGN, which commands would inherit
-    twin_end, own_end = os.pipe()
+    twin_end, own_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     shepherd = os.getpid()
     twin = os.fork()
     if twin == 0:
-        os.close(own_end)
+        own_end.close()
         os.close(lock)
-        _twin(directory, request, twin_end, shepherd)
-    os.close(twin_end)
+        _twin(directory, request, twin_end)
+    twin_end.close()
+    own_end.setblocking(False)
     request["twin"] = twin
     write_json(
         os.path.join(directory, files.SHEPHERD),
@@ -456,12 +493,11 @@ def main(directory: str) -> None:
             "boot_id": processes.boot_id(),
         },
     )
-    worker = Shepherd(directory, request)
+    worker = Shepherd(directory, request, own_end)
     outcome = worker.run()
     write_json(os.path.join(directory, files.RESULT), outcome.json())
     wake_server(worker.poke)
     start_server_if_needed(request["home"], request, outcome)
-    os.close(own_end)
 
 
 if __name__ == "__main__":
