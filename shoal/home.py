@@ -49,6 +49,11 @@ def secrets(home: Path) -> Mapping[str, Mapping[str, str]]:
     values = _toml(file)
     if values and file.stat().st_mode & 0o077:
         raise UsageError(f"{file}: others can read it", hint=f"chmod 600 {file}")
+    for name, section in values.items():
+        if not isinstance(section, dict) or not all(isinstance(value, (str, int, float)) for value in section.values()):
+            raise UsageError(
+                f"{file}: {name} is not a section of plain values", hint=f'write [{name}] and KEY = "value"'
+            )
     return {name: {key: str(value) for key, value in section.items()} for name, section in values.items()}
 
 

@@ -23,11 +23,13 @@ from pathlib import Path
 
 PINS = {
     "pytorch": ("torch==2.15.0", "numpy==2.4.6"),
+    "torchx": ("torchx==0.7.0",),  # a peer that `make bench` runs beside Shoal
     "tensorflow": ("tensorflow-cpu==2.21.0",),
     "mxnet": ("mxnet==1.9.1", "numpy==1.23.5"),  # mxnet 1.9 uses np.bool, which numpy 1.24 dropped
     "jax": ("jax==0.10.2",),
 }
 PROOF = {
+    "torchx": "import torchx",
     "pytorch": "import torch.distributed as d; assert d.is_gloo_available()",
     "tensorflow": "import tensorflow",
     "mxnet": "import mxnet; assert mxnet.runtime.Features().is_enabled('DIST_KVSTORE')",

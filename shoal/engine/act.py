@@ -126,7 +126,8 @@ class Engine:
                 os._exit(3)  # another server has taken over this home: this one must not touch it any more
             except Exception:  # noqa: BLE001  a full disk must not end the engine: it tries again
                 self.failure = traceback.format_exc()
-                traceback.print_exc()
+                with suppress(OSError):
+                    traceback.print_exc()
                 wake_at = time.time() + 1.0
             self.on_round()
             self._sleep(wake_at)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path as Directory
 from typing import Any
 
 from shoal.backends.backend import Site
@@ -106,14 +106,12 @@ def _working_directory(document: Document, directory: str, problems: list[Proble
     code = document.spec.code
     if not isinstance(code, str):
         raise Unavailable("code from git or a snapshot cannot be fetched yet", hint="code: a directory")
-    place = Directory(directory) / code
-    if not place.is_dir():
-        problems.append(
-            Problem(
-                f"{place} is no directory", path="code", where=document.where(("code",)), hint="name an existing one"
-            )
-        )
-    return str(place.resolve())
+    place = os.path.join(directory, code)
+    if os.path.isdir(place):  # False, and not an error, for names that no file can have
+        return os.path.realpath(place)
+    message = f"{place} is no directory"
+    problems.append(Problem(message, path="code", where=document.where(("code",)), hint="name an existing one"))
+    return ""
 
 
 def _not_here_yet(document: Document) -> list[Problem]:

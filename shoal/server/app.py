@@ -180,12 +180,12 @@ def _experiments(app: FastAPI, server: Server) -> None:
         return submit(submission, new.environment)
 
     def submit(submission: Submission, environment: dict[str, str]) -> Any:
-        _check_environment(environment)
         secrets = home.secrets(server.home)
         prepared = prepare(submission, server.engine.site, secrets)
         variables = dict(environment)
         for name in prepared.secret_refs:
             variables.update(secrets[name])
+        _check_environment(variables)
         with server.database.write() as connection:
             row = store.create(connection, prepared.values)
             # Before the row is seen by anybody: an experiment without its environment must not start.

@@ -137,13 +137,24 @@ Devices = Annotated[int, BeforeValidator(_gpu), WithJsonSchema(_GPU_SCHEMA)]
 Seconds = Annotated[float, BeforeValidator(_duration), WithJsonSchema(_DURATION_SCHEMA)]
 
 # Scalars that end up in an environment or a label are text: the tree hands them over as they were typed.
-Text = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]})]
+Text = Annotated[
+    str,
+    BeforeValidator(lambda value: _without_nul(value)),
+    WithJsonSchema({"type": ["string", "number", "boolean"], "not": {"type": "string", "pattern": "\\x00"}}),
+]
 NonEmpty = Annotated[str, Field(min_length=1)]
 FreeForm = Annotated[dict[str, Any], WithJsonSchema({"type": "object"})]
 
 WHO_SETS = setters_of_variables()
 RESERVED_PREFIXES = {"SHOAL_": "", "POLYAXON_": ", for scripts that come from Polyaxon"}
 DEVICE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
+
+
+def _without_nul(value: Any) -> Any:
+    """No command and no variable of a process can hold one."""
+    if isinstance(value, str) and "\0" in value:
+        raise wrong("a NUL character, which no process can be given", hint="remove \\0")
+    return value
 
 
 def _variable(name: Any) -> str:
@@ -343,6 +354,8 @@ def _steps(value: Any) -> Any:
             f"the command is text or a list of steps, not {shown(value)}",
             hint="quote a step that YAML takes for something else",
         )
+    for step in steps:
+        _without_nul(step)
     stripped = [re.sub(r"[\\\s]+\Z", "", step).lstrip() for step in steps]
     if not stripped or not all(stripped):
         raise wrong(
@@ -352,14 +365,15 @@ def _steps(value: Any) -> Any:
     return " && ".join(stripped)
 
 
+_STEP_SCHEMA = {"type": "string", "pattern": r"^[^\x00]*[^\\\s\x00][^\x00]*$"}
 Command = Annotated[
     str,
     BeforeValidator(_steps),
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "string", "pattern": r"[^\\\s]"},
-                {"type": "array", "minItems": 1, "items": {"type": "string", "pattern": r"[^\\\s]"}},
+                _STEP_SCHEMA,
+                {"type": "array", "minItems": 1, "items": _STEP_SCHEMA},
             ]
         }
     ),

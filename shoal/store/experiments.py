@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Executable, delete, func, insert, or_, select, update
+from sqlalchemy.dialects.sqlite import insert as upsert
 
 from shoal.states import CREATED, FINAL, QUEUED, Status
-from shoal.store.tables import allocations, events, experiments, replicas
+from shoal.store.tables import allocations, counters, events, experiments, replicas
 
 ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # nothing that is read for something else
 WEB = 500
@@ -20,7 +21,7 @@ Row = Mapping[str, Any]
 
 def create(connection: Connection, values: Mapping[str, Any]) -> Row:
     """A new experiment, waiting in the queue, with its uid, its short id and the next number."""
-    number = (connection.execute(select(func.max(experiments.c.number))).scalar() or 0) + 1
+    number = _next_number(connection)
     identity = _new_id(connection)
     row = {
         **values,
@@ -35,6 +36,13 @@ def create(connection: Connection, values: Mapping[str, Any]) -> Row:
     connection.execute(insert(experiments).values(row))
     add_event(connection, row, CREATED, QUEUED, "")
     return get(connection, row["uid"])
+
+
+def _next_number(connection: Connection) -> int:
+    """Counts on, also over experiments that were removed."""
+    statement = upsert(counters).values(name="experiments", value=1)
+    statement = statement.on_conflict_do_update(index_elements=["name"], set_={"value": counters.c.value + 1})
+    return int(connection.execute(statement.returning(counters.c.value)).scalar_one())
 
 
 def _new_id(connection: Connection) -> str:

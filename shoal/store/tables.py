@@ -89,6 +89,14 @@ allocations = Table(
     Column("replica", String(64), nullable=False),
 )
 
+# Numbers are given once: that of a removed experiment does not come back.
+counters = Table(
+    "counters",
+    metadata,
+    Column("name", String(16), primary_key=True),
+    Column("value", Integer, nullable=False),
+)
+
 # Fences a server that slept while another took over: each write renews the row, and only its holder can.
 lease = Table(
     "lease",

@@ -445,6 +445,18 @@ def test_secrets_that_others_can_read_are_not_used(served: Served, mode: int) ->
         (served.home / "secrets.toml").unlink()
 
 
+def test_a_secret_that_cannot_be_a_variable_is_refused_and_not_shown(served: Served) -> None:
+    file = served.home / "secrets.toml"
+    file.write_text(f'[s3-credentials]\nS3_KEY = "{SECRET}\\u0000"\n')
+    file.chmod(0o600)
+    try:
+        with pytest.raises(UsageError, match="'S3_KEY' cannot be a variable") as refused:
+            served.run(f"run: {{cmd: 'true'}}\nenvironment:\n{WITH_SECRET}")
+        assert SECRET not in refused.value.text()
+    finally:
+        file.unlink()
+
+
 def test_a_secret_that_does_not_exist_is_a_located_error(alone: Served, tmp_path: Path) -> None:
     write_secrets(alone.home)
     text = "run: {cmd: 'true'}\nenvironment:\n  secret_refs: [s3-credentials, gcs]\n"

@@ -104,10 +104,12 @@ def candidates(place: Path, count: int) -> dict[str, Callable[[], None]]:
         "shoal, cold": Prepared(cold, shoal),
     }
     try:
-        torchrun = str(environment("pytorch").with_name("torchrun"))
-        found["torchrun"] = lambda: quiet(torchrun, "--nproc-per-node", str(count), str(nothing))
+        torch, torchx = environment("pytorch").parent, environment("torchx").with_name("torchx")
+        found["torchrun"] = lambda: quiet(str(torch / "torchrun"), "--nproc-per-node", str(count), str(nothing))
+        torchx_run = f"PATH={torch}:$PATH {torchx} run -s local_cwd dist.ddp -j 1x{count} --script {nothing.name}"
+        found["torchx -s local_cwd"] = lambda: quiet("bash", "-c", f"cd {place} && {torchx_run}")
     except CannotMake as error:
-        print(f"torchrun is not measured: {error}", file=sys.stderr)
+        print(f"peers are not measured: {error}", file=sys.stderr)
     return found
 
 

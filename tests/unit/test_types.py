@@ -79,6 +79,12 @@ def test_variables_are_kept_as_they_were_typed() -> None:
     assert spec.environment.env_vars == {"A": "08", "B": "true", "C": "1e-3", "D": "no", "E": "x y"}
 
 
+@pytest.mark.parametrize("text", ['run: {cmd: "a\\0b"}', 'run: {cmd: x}\nenvironment: {env_vars: {A: "a\\0b"}}'])
+def test_nul_is_refused_where_a_process_would_be_given_it(text: str) -> None:
+    with pytest.raises(FileProblems, match="NUL"):
+        read(text + "\n")
+
+
 def test_one_value_for_timeout_limits_the_run() -> None:
     assert read(BASE + "timeout: 12h\n").spec.timeout.run == 43200
 

@@ -79,6 +79,11 @@ def upgrade() -> None:
         sa.Column("replica", sa.String(64), nullable=False),
     )
     op.create_table(
+        "counters",
+        sa.Column("name", sa.String(16), primary_key=True),
+        sa.Column("value", sa.Integer, nullable=False),
+    )
+    op.create_table(
         "lease",
         sa.Column("name", sa.String(16), primary_key=True),
         sa.Column("token", sa.String(32), nullable=False),
