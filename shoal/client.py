@@ -41,12 +41,17 @@ class Client:
 
     def __init__(self, home: Path | None = None, *, start: bool = True) -> None:
         self.home = (home or homes.path()).absolute()
-        remote = os.environ.get("SHOAL_SERVER")
+        self._remote = os.environ.get("SHOAL_SERVER")
+        self._start = start and not self._remote
+        self._connect()
+
+    def _connect(self) -> None:
+        """Finds the server, or starts one."""
         verify: ssl.SSLContext | bool = True
-        if remote:
-            self._url, token = remote.rstrip("/"), os.environ.get("SHOAL_TOKEN", "")
+        if self._remote:
+            self._url, token = self._remote.rstrip("/"), os.environ.get("SHOAL_TOKEN", "")
         else:
-            found = find_or_start(self.home) if start else alive(self.home)
+            found = find_or_start(self.home) if self._start else alive(self.home)
             if found is None:
                 raise Unavailable(f"no server runs for {self.home}", hint="any command that needs one starts it")
             self._url, token, verify = found["url"], found["token"], _trusted(found)
@@ -139,16 +144,29 @@ class Client:
         if json is not None:
             # In ASCII: variables of the caller may hold bytes that are no text, and UTF-8 cannot say those.
             more |= {"content": dumps(json), "headers": {"content-type": "application/json"}}
-        try:
-            answer = self._http.request(method, path, **more)
-        except httpx.HTTPError as error:
-            raise self._unreachable(error) from None
+        answer = self._sent(method, path, **more)
         _raise_for(answer.status_code, answer.content)
         try:
             found: Json = answer.json() if answer.content else {}
         except ValueError:
             raise self._unreachable(ValueError("what answers there is not Shoal")) from None
         return found
+
+    def _sent(self, method: str, path: str, **more: Any) -> httpx.Response:
+        """The answer. A server that just ended is followed by another, where asking again cannot do anything twice."""
+        try:
+            return self._http.request(method, path, **more)
+        except httpx.HTTPError as error:
+            harmless = isinstance(error, httpx.ConnectError) or (
+                method == "GET" and isinstance(error, httpx.NetworkError)
+            )
+            if not (self._start and harmless):
+                raise self._unreachable(error) from None
+        self._connect()
+        try:
+            return self._http.request(method, path, **more)
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from None
 
     def _stream(self, path: str, query: Mapping[str, Any]) -> Iterator[Json]:
         params = {name: value for name, value in query.items() if value is not None}

@@ -6,6 +6,7 @@ their shepherds.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -70,7 +71,7 @@ class _Interrupts:
         if self.count > 2:
             sys.exit(130)
         text = "stopping it; Ctrl-C again kills it" if self.count == 1 else "killing it"
-        print(f"\n{text}", file=sys.stderr)
+        os.write(2, f"\n{text}\n".encode())  # and not print: the main thread may be in the middle of one
         # A thread: the main thread is in the middle of reading a stream.
         threading.Thread(target=self._stop, args=(None if self.count == 1 else 0.0,), daemon=True).start()
 

@@ -236,6 +236,8 @@ def _experiments(app: FastAPI, server: Server) -> None:
             row = store.get(connection, row["uid"])
             if row["state"] not in FINAL:
                 grace = row["policy"]["grace_stop"] if request.grace is None else request.grace
+                if row["stop"]:  # two wishes may overtake each other on their way: the shorter grace stays
+                    grace = min(grace, row["stop"]["grace"])
                 wish = {"reason": "stopped by the user", "grace": grace}
                 store.change(connection, row, row["state"], row["reason"], stop=wish)
         server.engine.wake()

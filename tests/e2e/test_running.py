@@ -269,3 +269,12 @@ def test_many_replicas_in_one_experiment(home: Path, tmp_path: Path, replicas: i
     assert end["state"] == "succeeded"
     assert sorted(int(line) for line in lines_of(word)) == list(range(replicas))
     nothing_left(home)
+
+
+def test_a_wish_to_stop_never_becomes_slower(home: Path, tmp_path: Path) -> None:
+    """Two wishes may overtake each other on their way: Ctrl-C pressed twice, quickly."""
+    word = submit(tmp_path, ONE % "trap '' TERM; echo ready; while :; do sleep 0.02; done" + "grace: {stop: 1h}\n")
+    until(lambda: lines_of(word) == ["ready"], "its first line")
+    assert shoal("stop", word, "--now").returncode == 0
+    assert shoal("stop", word).returncode == 0
+    assert finished(word)["replicas"][0]["signal"] == "SIGKILL"
