@@ -83,7 +83,6 @@ class Server:
         self.url = url
         self.started = time.time()
         self.last_request = time.monotonic()
-        self.following = 0
         self.bell = live.Bell(engine)
 
     def touched(self) -> None:

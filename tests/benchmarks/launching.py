@@ -60,8 +60,8 @@ def page(place: Path) -> str:
         f"Written by `make bench`: shoal {__version__}, Python {platform.python_version()}, {os.cpu_count()} cores, "
         f"median of {ROUNDS} interleaved rounds. Replicas run an interpreter that does nothing.",
         "",
-        "Aims: 4 replicas at least 4 times faster than torchrun with the server warm, twice with it cold; 64 replicas within",
-        "6 times of bare processes.",
+        "Aims: 4 replicas at least 4 times faster than torchrun with the server warm, twice with it cold;",
+        "64 replicas within 6 times of bare processes.",
         "",
         "| 4 replicas | time | torchrun's time is |",
         "|---|---|---|",
