@@ -58,6 +58,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--tls-cert")
     parser.add_argument("--tls-key")
     parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--idle", type=float, default=IDLE_SECONDS, help="seconds without work after which it ends")
     parser.add_argument("--ready-fd", type=int)
     return parser.parse_args(arguments)
 
@@ -129,12 +130,12 @@ def _serve(options: argparse.Namespace, place: Path, between: Callable[[object],
     _tell(options.ready_fd, "ready")
     if options.keep:
         print(f"shoal serves {place} at {url}", file=sys.stderr)
-    asyncio.run(_run(program, listening, server))
+    asyncio.run(_run(program, listening, server, options.idle))
     engine.close()
     database.close()
 
 
-async def _run(program: Any, listening: socket.socket, server: Any) -> None:
+async def _run(program: Any, listening: socket.socket, server: Any, idle: float) -> None:
     """Serves until it is told to end, or has been idle for long."""
 
     def end() -> None:
@@ -142,17 +143,18 @@ async def _run(program: Any, listening: socket.socket, server: Any) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, end)
-    watch = asyncio.create_task(_watch(server, end))
+    watch = asyncio.create_task(_watch(server, end, idle))
     await program.serve(sockets=[listening])
     watch.cancel()
 
 
-async def _watch(server: Any, end: Any) -> None:
+async def _watch(server: Any, end: Any, idle: float) -> None:
+    """Ends the server when nobody has asked for anything and nothing has run for a while."""
     from shoal.store import experiments
 
     while True:
-        await asyncio.sleep(1.0)
-        if server.kept or time.monotonic() - server.last_request < IDLE_SECONDS:
+        await asyncio.sleep(min(idle, 10.0))
+        if server.kept or time.monotonic() - server.last_request < idle:
             continue
         with server.database.read() as connection:
             if not experiments.unfinished(connection):

@@ -279,7 +279,7 @@ def _logs(app: FastAPI, server: Server) -> None:
         text: Annotated[str | None, Query(description="Only lines that hold this text.", max_length=1000)] = None,
         stream: Annotated[int | None, Query(description="1 stdout, 2 stderr; default: both.", ge=1, le=2)] = None,
     ) -> Any:
-        """Lines, one JSON object each, of all replicas in the order of time."""
+        """Lines, one JSON object each, of all replicas in the order of time; a gap is a line that has `gap`."""
         row = server.find(word)
         with server.database.read() as connection:
             tries = store.replicas_of(connection, row["uid"], attempt)
@@ -287,17 +287,27 @@ def _logs(app: FastAPI, server: Server) -> None:
 
         def lines_of(entry: store.Row) -> Iterator[tuple[float, int, dict[str, Any]]]:
             place = live.try_directory(server.directory(row), entry["attempt"], entry["replica"], entry["try"])
-            for line in _chosen(place / "log", tail, since, until, text, stream):
-                shown = {
-                    "replica": entry["replica"],
-                    "attempt": entry["attempt"],
-                    "try": entry["try"],
-                    "time": line.time,
-                    "stream": line.stream,
-                    "offset": line.offset,
-                    "text": line.text.decode("utf-8", "replace").rstrip("\n"),
-                }
-                yield line.time, entry["rank"], shown
+            who = {key: entry[key] for key in ("replica", "attempt", "try")}
+            time_of_gap = 0.0  # a gap has no time of its own: it stands after the line before it
+            for found in _chosen(place / "log", tail, since, until, text, stream):
+                if isinstance(found, logs.Gap):
+                    what = f"… {found.length:,} bytes are missing here ({found.reason}) …"
+                    said: dict[str, Any] = {
+                        "time": time_of_gap,
+                        "stream": 0,
+                        "offset": found.offset,
+                        "text": what,
+                        "gap": found.length,
+                    }
+                else:
+                    time_of_gap = found.time
+                    said = {
+                        "time": found.time,
+                        "stream": found.stream,
+                        "offset": found.offset,
+                        "text": found.text.decode("utf-8", "replace").rstrip("\n"),
+                    }
+                yield said["time"], entry["rank"], {**who, **said}
 
         def produce() -> Generator[bytes]:
             for _, _, shown in heapq.merge(*[lines_of(entry) for entry in wanted], key=lambda item: item[:2]):
@@ -379,17 +389,16 @@ def _known(text: str) -> tuple[live.TryKey, int]:
 
 def _chosen(
     place: Path, tail: int | None, since: float | None, until: float | None, text: str | None, stream: int | None
-) -> Iterator[logs.Line]:
+) -> Iterator[logs.Line | logs.Gap]:
+    """The lines of one log that are wanted, and the gaps between them unless a text is looked for."""
     if tail is not None and since is None and until is None and text is None and stream is None:
         yield from logs.tail(place, tail)
         return
-    found = logs.lines(place, since=since, until=until, stream=stream)
-    pattern = re.compile(re.escape(text.encode())) if text else None
-    kept = (line for line in found if pattern is None or pattern.search(line.text))
-    if tail is None:
-        yield from kept
-        return
-    yield from deque(kept, maxlen=tail)
+    choice: dict[str, Any] = {"since": since, "until": until, "stream": stream}
+    kept: Iterator[logs.Line | logs.Gap] = logs.entries(place, **choice)
+    if text:
+        kept = (line for line in logs.lines(place, **choice) if text.encode() in line.text)
+    yield from kept if tail is None else deque(kept, maxlen=tail)
 
 
 def _rest(app: FastAPI, server: Server) -> None:

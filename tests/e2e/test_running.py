@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -161,10 +162,11 @@ class TestLogs:
         log = running.attempt_directory(home, word) / "master-0" / "try-0" / "log"
         kept = sum(path.stat().st_size for path in log.iterdir())
         assert kept < 272 << 20
-        result = shoal("logs", word, "-f")
-        assert result.stdout.startswith("master-0 | first\n")
-        assert result.stdout.endswith("master-0 | last\n")
-        assert result.stdout.count("bytes are missing here") == 1
+        for how in ([], ["-f"]):
+            result = shoal("logs", word, *how)
+            assert result.stdout.startswith("master-0 | first\n")
+            assert result.stdout.endswith("master-0 | last\n")
+            assert result.stdout.count("bytes are missing here (cap)") == 1
 
     def test_choices(self, home: Path, tmp_path: Path) -> None:
         text = "framework: none\nrun: {cmd: 'echo same; echo mine $SHOAL_INDEX; echo oops >&2'}\n"
@@ -278,3 +280,18 @@ def test_a_wish_to_stop_never_becomes_slower(home: Path, tmp_path: Path) -> None
     assert shoal("stop", word, "--now").returncode == 0
     assert shoal("stop", word).returncode == 0
     assert finished(word)["replicas"][0]["signal"] == "SIGKILL"
+
+
+def test_a_server_ends_when_it_is_idle_and_not_before(home: Path, tmp_path: Path) -> None:
+    home.mkdir()
+    command = [sys.executable, "-m", "shoal.server", "--home", str(home), "--idle", "0.3"]
+    server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    until(lambda: (home / "server.json").exists(), "the server")
+    go = tmp_path / "go"
+    word = submit(tmp_path, ONE % f"while [ ! -e {go} ]; do sleep 0.02; done")
+    running.running(word)
+    with pytest.raises(subprocess.TimeoutExpired):  # longer than it may be idle, but an experiment runs
+        server.wait(1.5)
+    go.touch()
+    assert server.wait(60) == 0
+    assert finished(word)["state"] == "succeeded"

@@ -408,7 +408,7 @@ overlay / overlay rw,relatime,lowerdir=/var/lib/a:/var/lib/b,upperdir=/var/lib/c
 filer:/export/home /home nfs4 rw,relatime,vers=4.2,rsize=1048576,proto=tcp,addr=10.0.0.2 0 0
 /dev/sdb1 /home/local ext4 rw,relatime 0 0
 10.0.0.9@tcp:/scratch /scratch lustre rw,flock,lazystatfs 0 0
-ann@far:/home/ann /mnt/far fuse.sshfs rw,nosuid,nodev,relatime,user_id=1000,group_id=1000 0 0
+ann@far:/home/user /mnt/far fuse.sshfs rw,nosuid,nodev,relatime,user_id=1000,group_id=1000 0 0
 tmpfs /scratch/fast tmpfs rw,nosuid,nodev 0 0
 filer:/a /mnt/my\\040big\\011disk nfs rw 0 0
 filer:/b /mnt/bücher cifs rw 0 0
@@ -419,9 +419,9 @@ systemd-1 /net autofs rw,relatime,fd=30 0 0
 share /mnt/vm 9p rw,trans=virtio 0 0
 """
 MOUNTS = {
-    "the root, an overlay": ("/root/.shoal", False),
+    "the root, an overlay": ("/opt/.shoal", False),
     "a disk": ("/data/ann/.shoal", False),
-    "nfs": ("/home/ann/.shoal", True),
+    "nfs": ("/home/user/.shoal", True),
     "the mount itself": ("/home", True),
     "a disk below nfs": ("/home/local/ann", False),
     "a name that only begins like the mount": ("/home2/ann", False),
