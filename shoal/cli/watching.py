@@ -119,7 +119,7 @@ class _Screen:
             seen[f"{entry['attempt']}:{entry['replica']}:{entry['try']}"] = entry["end"]
             self.printer.show(frame)
         elif self.live is not None:
-            self.live.update(_table(frame["state"]))
+            self.live.update(_Newest(frame["state"]))
         else:
             self._say(frame["state"])
 
@@ -156,6 +156,16 @@ def _again(client: Client) -> Client:
     except ShoalError:
         time.sleep(0.5)
         return client
+
+
+class _Newest:
+    """The table of a state, drawn anew whenever the screen is: how long replicas have run goes on counting."""
+
+    def __init__(self, state: dict[str, Any]) -> None:
+        self.state = state
+
+    def __rich__(self) -> Any:
+        return _table(self.state)
 
 
 def _table(state: dict[str, Any]) -> Any:
