@@ -30,10 +30,12 @@ settings.load_profile("shoal")
 @pytest.fixture(autouse=True, scope="session")
 def nobodys_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test touches the home of whoever runs it."""
+    place = tmp_path_factory.mktemp("nobody") / "home"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SHOAL_HOME", str(tmp_path_factory.mktemp("nobody") / "home"))
+        patch.setenv("SHOAL_HOME", str(place))
         patch.delenv("SHOAL_SERVER", raising=False)
         yield
+    clear(place)
 
 
 @pytest.fixture
