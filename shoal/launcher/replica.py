@@ -79,6 +79,8 @@ class Launcher:
         # would be ignored by the command too, as that passes through exec.
         for number in (signal.SIGTERM, signal.SIGUSR2, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, _noted)
+        # Whoever forked us may have held signals back until we can take note of them. The command must not inherit it.
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         self.limit()
         code, reason = self.start()
         while self.child is not None and code is None:

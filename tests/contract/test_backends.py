@@ -160,3 +160,14 @@ def test_time_is_limited(place: LocalPlace) -> None:
     assert (end.state, end.reason) == ("failed", "TimedOut: ran longer than 0.2 s")
     assert {status.state for status in end.statuses} == {"stopped"}
     nothing_left(place.home)
+
+
+@pytest.mark.parametrize("round_number", range(8))
+def test_a_stop_in_the_first_moments_is_not_lost(place: LocalPlace, round_number: int) -> None:
+    """The master ends at once, so that the others are stopped while they start."""
+    text = "framework: none\nrun: {cmd: '[ $SHOAL_ROLE = master ] || exec sleep 600'}\n"
+    text += "environment: {replicas: {n_workers: 4}}\ngrace: {finish: 0s, stop: 1h}\n"
+    end = outcome(place.backend, submit(place, place.launch(text)))
+    assert end.state == "succeeded"
+    assert {status.state for status in end.statuses if status.replica != "master-0"} == {"stopped"}
+    nothing_left(place.home)

@@ -54,6 +54,7 @@ from shoal.states import (
 )
 
 LAST_LINES = 60  # torchrun writes more than thirty below the traceback of the script
+HELD_BACK = (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 LAUNCHERS_END = 5.0  # what a launcher needs at most once its command is gone: the last lines, exit.json
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -95,8 +96,9 @@ class Shepherd:
         for descriptor in (self.signals, self.wake):
             os.set_blocking(descriptor, False)
         signal.set_wakeup_fd(self.wake, warn_on_full_buffer=False)
-        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1):
+        for number in HELD_BACK:
             signal.signal(number, _noted)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_BACK)
         self.look_for_stop()
         for name in self.replicas:
             if self.stop_reason:
@@ -134,9 +136,12 @@ class Shepherd:
             pipes=pipes,
             groups=self.groups,
         )
+        # A stop that comes before the launcher can take note of it must wait, and not be lost.
+        signal.pthread_sigmask(signal.SIG_BLOCK, HELD_BACK)
         pid = os.fork()
         if pid == 0:
             _become_launcher(task)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_BACK)
         for _, write_end in pipes:
             os.close(write_end)
         self.tell_twin({"replica": name, "try": try_}, [pipes[0][0], pipes[1][0]])
@@ -419,6 +424,7 @@ def start_server_if_needed(home: str, request: dict[str, Any], outcome: Outcome)
     waiting = os.path.exists(os.path.join(home, files.WAITING))
     if (due or waiting) and not files.server_lives(home) and os.fork() == 0:
         os.setsid()
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.execv(sys.executable, [sys.executable, "-m", "shoal.server", "--home", home])
 
 
@@ -467,6 +473,7 @@ def main(directory: str) -> None:
         clean_up(directory, request, why_gone(directory))
         wake_server(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
         return
+    signal.pthread_sigmask(signal.SIG_BLOCK, HELD_BACK)  # until they can be taken note of: see Shepherd.run
     os.chdir(request["home"])  # the wake socket is named relative to it: paths of sockets must be short
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 1 << 16), hard))
