@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from shoal.errors import ShoalError, UsageError
+from shoal.errors import ShoalError, Unavailable, UsageError
 
 SERVER_FILE = "server.json"
 
@@ -34,9 +34,12 @@ def prepare(home: Path) -> None:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         (home / "experiments").mkdir(exist_ok=True)
     except OSError as error:
-        raise ShoalError(
-            f"{home}: cannot be made: {error.strerror}", hint="set SHOAL_HOME to a directory that can be written"
-        ) from None
+        raise _unusable(home, error) from None
+
+
+def _unusable(home: Path, error: OSError) -> ShoalError:
+    hint = "set SHOAL_HOME to a directory of your own that can be written"
+    return Unavailable(f"the home {home} cannot be used: {error.strerror}", hint=hint)
 
 
 def config(home: Path) -> Mapping[str, Any]:
@@ -62,6 +65,8 @@ def _toml(file: Path) -> dict[str, Any]:
         return tomllib.loads(file.read_text())
     except FileNotFoundError:
         return {}
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror}", hint="is it yours?") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{file}: {error}", hint="see https://toml.io for the format") from None
 
@@ -73,3 +78,5 @@ def read_server(home: Path) -> dict[str, Any] | None:
         return value
     except (FileNotFoundError, json.JSONDecodeError):
         return None
+    except OSError as error:
+        raise _unusable(home, error) from None
