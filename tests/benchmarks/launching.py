@@ -17,35 +17,19 @@ import platform
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from shoal import __version__
 from shoal.client import Client
-from tests.conftest import clear
+from tests.benchmarks.pages import write_page
 from tests.environments import CannotMake, environment
 from tests.running import SHOAL
 
-ROOT = Path(__file__).parent.parent.parent
-PAGE = ROOT / "docs" / "reference" / "launching.md"
 ROUNDS = 7
 
 FILE = "framework: none\nrun: {cmd: '%s -c pass'}\nenvironment: {replicas: {n_workers: %d, master: false}}\n"
-
-
-def main() -> None:
-    with tempfile.TemporaryDirectory(prefix="shoal-bench-") as directory:
-        place = Path(directory)
-        os.environ["SHOAL_HOME"] = str(place / "home")
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        try:
-            text = page(place)
-        finally:
-            clear(place / "home")
-    print(text)
-    PAGE.write_text(text)
 
 
 def page(place: Path) -> str:
@@ -175,4 +159,4 @@ def quiet(*command: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    write_page("launching.md", page)

@@ -10,34 +10,18 @@ import os
 import platform
 import statistics
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 
 from shoal import __version__
 from shoal.client import Client
-from tests.conftest import clear
+from tests.benchmarks.pages import write_page
 from tests.running import SHOAL, finished, submit
 
-ROOT = Path(__file__).parent.parent.parent
-PAGE = ROOT / "docs" / "reference" / "load.md"
 QUEUED = 200
 REPLICAS = 64
 LINES = 200_000
 CORES = len(os.sched_getaffinity(0))
-
-
-def main() -> None:
-    with tempfile.TemporaryDirectory(prefix="shoal-load-") as directory:
-        place = Path(directory)
-        os.environ["SHOAL_HOME"] = str(place / "home")
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        try:
-            text = page(place)
-        finally:
-            clear(place / "home")
-    print(text)
-    PAGE.write_text(text)
 
 
 def page(place: Path) -> str:
@@ -97,4 +81,4 @@ def lines_kept(home: Path, word: str) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    write_page("load.md", page)

@@ -284,8 +284,27 @@ class TestReplica:
 
     def test_what_it_leaves_running_is_ended(self, home: Path, tmp_path: Path) -> None:
         """Daemons in sessions of their own, with and without the mark in their environment."""
-        daemons = "setsid sleep 600 & setsid env -i sleep 600 & nohup sleep 600 >/dev/null 2>&1 & echo started"
-        word = submit(tmp_path, f"framework: none\nrun:\n  cmd: |\n    {daemons}\n")
+        token = f"86400.{abs(hash(tmp_path)) % 10**9}"  # a sleep that nobody else sleeps
+        daemons = f"setsid sleep {token} & setsid env -i sleep {token} & nohup sleep {token} >/dev/null 2>&1 &"
+        text = (
+            f"framework: none\nrun:\n  cmd: |\n    {daemons}\n    while [ ! -e {tmp_path}/go ]; do sleep 0.02; done\n"
+        )
+        word = submit(tmp_path, text)
+        until(lambda: len(sleepers(token)) == 3, "three daemons")
+        (tmp_path / "go").touch()
         assert finished(word)["state"] == "succeeded"
-        assert lines_of(word) == ["started"]
+        assert sleepers(token) == []
         nothing_left(home)
+
+
+def sleepers(token: str) -> list[str]:
+    """Every `sleep` of the machine with this length, whatever its environment."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = entry.read_text().split("\0")
+        except OSError:
+            continue
+        if words[:2] == ["sleep", token]:
+            found.append(entry.parent.name)
+    return found

@@ -423,7 +423,7 @@ MOUNTS = {
     "a disk": ("/data/ann/.shoal", False),
     "nfs": ("/home/user/.shoal", True),
     "the mount itself": ("/home", True),
-    "a disk below nfs": ("/home/local/ann", False),
+    "a disk below nfs": ("/home/local", False),
     "a name that only begins like the mount": ("/home2/ann", False),
     "a name that only begins like the disk below": ("/home/local2", True),
     "lustre": ("/scratch/ann", True),
