@@ -11,21 +11,29 @@
 from __future__ import annotations
 
 import os
+import select
 import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from json import dumps, loads
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
 from shoal import home as homes
 from shoal.errors import FileProblems, Problem, ShoalError, Unavailable, UsageError, Where
 
+if TYPE_CHECKING:
+    from shoal.points import Curves
+
 START_TIMEOUT = 30.0
+END_TIMEOUT = 30.0
+MOST_BUCKETS = 100_000
+PATIENT = httpx.Timeout(60.0, read=3600.0)  # for what may look at every file of a data set, or ask a slow cluster
 
 Json = dict[str, Any]
 
@@ -50,6 +58,10 @@ class Client:
         verify: ssl.SSLContext | bool = True
         if self._remote:
             self._url, token = self._remote.rstrip("/"), os.environ.get("SHOAL_TOKEN", "")
+            if not token:
+                raise UsageError(
+                    "SHOAL_SERVER is set, and SHOAL_TOKEN is not", hint="server.json of its home has the token"
+                )
         else:
             found = find_or_start(self.home) if self._start else alive(self.home)
             if found is None:
@@ -76,6 +88,8 @@ class Client:
         environment: Mapping[str, str],
         *,
         oversubscribe: bool = False,
+        cluster: str = "local",
+        scale: Mapping[str, Any] | None = None,
     ) -> Json:
         """A new experiment: {experiment, warnings}. Raises FileProblems with everything that is wrong."""
         body = {
@@ -84,12 +98,27 @@ class Client:
             "directory": directory,
             "environment": dict(environment),
             "oversubscribe": oversubscribe,
+            "cluster": cluster,
+            "scale": dict(scale) if scale else None,
         }
-        return self._ask("POST", "/api/experiments", json=body)
+        return self._ask("POST", "/api/experiments", json=body, timeout=PATIENT)
 
-    def experiments(self, limit: int = 100, states: Sequence[str] = ()) -> list[Json]:
-        """The newest first."""
-        return list(self._ask("GET", "/api/experiments", params={"limit": limit, "state": list(states)}))  # type: ignore[arg-type]
+    def experiments(
+        self,
+        query: str = "",
+        *,
+        sort: str = "",
+        limit: int = 1000,
+        before: int | None = None,
+        states: Sequence[str] = (),
+    ) -> list[Json]:
+        """What a query finds, newest first unless `sort` says otherwise; at most 10,000 at once.
+
+        `client.experiments("state:succeeded, metrics.loss:<0.3", sort="-metrics.acc")`
+        """
+        choice = {"q": query, "sort": sort, "limit": limit, "before": before, "state": list(states)}
+        given = {name: value for name, value in choice.items() if value not in (None, "")}
+        return list(self._ask("GET", "/api/experiments", params=given))  # type: ignore[arg-type]
 
     def show(self, word: str) -> Json:
         return self._ask("GET", _path(word))
@@ -101,32 +130,46 @@ class Client:
         return self._ask("POST", _path(word, "stop"), json={"grace": grace})
 
     def rerun(
-        self, word: str, params: Sequence[str], environment: Mapping[str, str], oversubscribe: bool = False
+        self,
+        word: str,
+        params: Sequence[str],
+        environment: Mapping[str, str],
+        oversubscribe: bool = False,
+        *,
+        exact: bool = False,
+        resume: bool = False,
     ) -> Json:
         body = {"params": list(params), "environment": dict(environment), "oversubscribe": oversubscribe}
-        return self._ask("POST", _path(word, "rerun"), json=body)
+        return self._ask("POST", _path(word, "rerun"), json={**body, "exact": exact, "resume": resume}, timeout=PATIENT)
+
+    def tag(self, word: str, *tags: str, remove: Sequence[str] = ()) -> Json:
+        """Adds tags to an experiment and removes others: `client.tag("e7k2m9", "baseline", remove=["try"])`."""
+        return self._ask("POST", _path(word, "tags"), json={"add": list(tags), "remove": list(remove)})
 
     def remove(self, word: str) -> None:
         self._ask("DELETE", _path(word))
 
-    def render(self, files: Sequence[tuple[str, str]], params: Sequence[str], directory: str) -> Json:
+    def render(
+        self, files: Sequence[tuple[str, str]], params: Sequence[str], directory: str, cluster: str = "local"
+    ) -> Json:
         body = {
             "files": [{"name": name, "text": text} for name, text in files],
             "params": list(params),
             "directory": directory,
+            "cluster": cluster,
         }
-        return self._ask("POST", "/api/plan", json=body)
+        return self._ask("POST", "/api/plan", json=body, timeout=PATIENT)
 
     def logs(self, word: str, **choice: Any) -> Iterator[Json]:
         """Lines in the order of time; `choice`: replica, attempt, tail, since, until, text, stream."""
-        yield from self._stream(_path(word, "logs"), choice)
+        yield from self._lines(_path(word, "logs"), choice)
 
     def follow(self, word: str, replica: str | None = None, start: Sequence[str] = ()) -> Iterator[Json]:
         """Frames until the experiment is over; a broken connection raises Unavailable.
 
         `start` continues after what is known: `attempt:replica:try:end`, one for each log, from earlier frames.
         """
-        yield from self._stream(_path(word, "follow"), {"replica": replica, "start": list(start)})
+        yield from self._lines(_path(word, "follow"), {"replica": replica, "start": list(start)})
 
     def server(self) -> Json:
         return self._ask("GET", "/api/server")
@@ -134,11 +177,204 @@ class Client:
     def clusters(self) -> list[Json]:
         return list(self._ask("GET", "/api/clusters"))  # type: ignore[arg-type]
 
-    def end_server(self) -> None:
-        self._ask("POST", "/api/server/stop")
+    def check_cluster(self, name: str, *, pod: bool = True) -> Json:
+        """{cluster, ok, findings}. `pod`: one is started there to look around."""
+        path = f"/api/clusters/{_quoted(name)}/check"
+        return self._ask("GET", path, params={"pod": pod}, timeout=PATIENT)
 
-    def sign_in(self) -> str:
-        return str(self._ask("POST", "/api/sign-in")["url"])
+    def end_server(self) -> None:
+        """Ends the server; that of this home has ended when this returns. Experiments go on."""
+        written = None if self._remote else homes.read_server(self.home)
+        if written is None:
+            self._ask("POST", "/api/server/stop")
+            return
+        try:
+            process = os.pidfd_open(written["pid"])
+        except ProcessLookupError:
+            return
+        ended = select.poll()
+        ended.register(process, select.POLLIN)
+        try:
+            self._ask("POST", "/api/server/stop")
+            if not ended.poll(END_TIMEOUT * 1000):
+                raise Unavailable(
+                    f"the server of {self.home} takes long to end", hint=f"its process is {written['pid']}"
+                )
+        finally:
+            os.close(process)
+
+    def sign_in(self, page: str = "/") -> str:
+        """A link that signs a browser in, once, within a minute, and shows this page of the console."""
+        return str(self._ask("POST", "/api/sign-in", params={"next": page})["url"])
+
+    def adopt(self, about: Mapping[str, Any]) -> Json:
+        """Makes a run that Shoal did not start an experiment, or finds it, and reads what it wrote: {id, uid}."""
+        return self._ask("POST", "/api/outside", json={"about": dict(about)})
+
+    def access(self) -> tuple[str, str, ssl.SSLContext | None]:
+        """(address, token, whom to trust) for those who speak to the server by themselves."""
+        if self._remote:
+            return self._url, os.environ.get("SHOAL_TOKEN", ""), None
+        found = homes.read_server(self.home) or {}
+        trusted = _trusted(found)
+        return self._url, str(found.get("token", "")), trusted if isinstance(trusted, ssl.SSLContext) else None
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the server is another machine's, which sees none of our files."""
+        return bool(self._remote)
+
+    def outputs(self, word: str, **choice: Any) -> list[Json]:
+        """The files that replicas wrote, in the order of paths; `choice`: replica, under, hash."""
+        found: list[Json] = []
+        while True:
+            after = found[-1]["path"] if found else ""
+            page = self._ask("GET", _path(word, "outputs"), params={**choice, "after": after})
+            found += page["files"]
+            if not page["more"]:
+                return found
+
+    def elsewhere(self, word: str) -> str:
+        """Where the outputs of an experiment are, when the server cannot see them; else nothing."""
+        return str(self._ask("GET", _path(word, "outputs"), params={"limit": 1})["elsewhere"] or "")
+
+    def output_url(self, word: str, path: str) -> str:
+        """What `content` takes to read one of the outputs."""
+        return _path(word, "outputs", _quoted(path))
+
+    def blob_url(self, hash_: str) -> str:
+        """What `content` takes to read a file of an artifact, a model or an image."""
+        return f"/api/blobs/{hash_}"
+
+    @contextmanager
+    def content(self, url: str, start: int = 0) -> Iterator[Iterator[bytes]]:
+        """The bytes of a file from `start` on, as they come."""
+        headers = {"range": f"bytes={start}-"} if start else {}
+        with self._streamed(url, headers=headers) as answer:
+            if start and answer.status_code != 206:
+                raise Unavailable("the server does not go on where the download broke off", hint="try again")
+            yield answer.iter_bytes()
+
+    def artifacts(self, word: str) -> list[Json]:
+        """Every version of every artifact of an experiment."""
+        return list(self._ask("GET", _path(word, "artifacts")))  # type: ignore[arg-type]
+
+    def artifact(self, number: int) -> Json:
+        """One version with its files; `number` is the `id` in the list."""
+        return self._ask("GET", f"/api/artifacts/{number}")
+
+    def models(self, name: str = "") -> list[Json]:
+        """Every version of every model, or of those that a name or a pattern means."""
+        return list(self._ask("GET", "/api/models", params={"name": name} if name else {}))  # type: ignore[arg-type]
+
+    def model(self, name: str, version: str = "latest") -> Json:
+        """One version with its files; `version` is a number, an alias or `latest`."""
+        return self._ask("GET", f"/api/models/{_quoted(name)}/versions/{_quoted(version)}")
+
+    def promote(self, name: str, version: str, alias: str) -> Json:
+        """From now on the alias means this version."""
+        return self._ask("PUT", f"/api/models/{_quoted(name)}/aliases/{_quoted(alias)}", json={"version": version})
+
+    def demote(self, name: str, alias: str) -> None:
+        self._ask("DELETE", f"/api/models/{_quoted(name)}/aliases/{_quoted(alias)}")
+
+    def remove_model(self, name: str, version: str) -> None:
+        self._ask("DELETE", f"/api/models/{_quoted(name)}/versions/{_quoted(version)}")
+
+    def provenance(self, word: str) -> Json:
+        """Where an experiment comes from, with the diff to its commit."""
+        return self._ask("GET", _path(word, "provenance"))
+
+    def datasets(self) -> list[Json]:
+        return list(self._ask("GET", "/api/datasets"))  # type: ignore[arg-type]
+
+    def dataset(self, word: str) -> Json:
+        """One version with its manifest."""
+        return self._ask("GET", _dataset_path(word))
+
+    def add_dataset(self, name: str, uri: str, directory: str, environment: Mapping[str, str], **options: Any) -> Json:
+        """Writes down what is there now: {dataset, new}. `options`: anonymous, endpoint, region."""
+        body = {"name": name, "uri": uri, "directory": directory, "environment": dict(environment), **options}
+        return self._ask("POST", "/api/datasets", json=body, timeout=PATIENT)
+
+    def add_managed(self, name: str, files: Sequence[Mapping[str, Any]], *, single: bool) -> Json:
+        """{dataset, new, missing}: the hashes that are missing have to be put first."""
+        body = {"name": name, "files": [dict(file) for file in files], "single": single}
+        return self._ask("POST", "/api/datasets/managed", json=body, timeout=PATIENT)
+
+    def put_blob(self, hash_: str, content: Iterator[bytes], size: int) -> None:
+        headers = {"content-type": "application/octet-stream", "content-length": str(size)}
+        self._ask("PUT", f"/api/blobs/{hash_}", content=content, headers=headers, timeout=PATIENT)
+
+    def dataset_content(self, word: str, path: str) -> Iterator[bytes]:
+        """The bytes of one file of a data set that lies with the server."""
+        with self._streamed(_dataset_path(word, "content"), params={"path": path}) as answer:
+            yield from answer.iter_bytes(1 << 20)
+
+    def remove_dataset(self, word: str) -> None:
+        self._ask("DELETE", _dataset_path(word), timeout=PATIENT)
+
+    def series(self, word: str, **choice: Any) -> list[Json]:
+        """Every metric of every process with last value, minimum, maximum and steps.
+
+        `choice`, here and below: name, replica (one or several, or patterns), process, attempt, kind.
+        """
+        return list(self._ask("GET", _path(word, "metrics"), params=_given(choice)))  # type: ignore[arg-type]
+
+    def chart(self, word: str, **choice: Any) -> Json:
+        """Curves in buckets; further choices: x, from, to, buckets, agg."""
+        return self._ask("GET", _path(word, "series"), params=_given(choice))
+
+    def points_url(self, word: str, **choice: Any) -> str:
+        """What `content` takes to read every point; further choices: x, from, to, replaced, format."""
+        return str(httpx.URL(_path(word, "points"), params=_given(choice)))
+
+    def records(self, word: str, kind: str | None = None, name: str | None = None) -> list[Json]:
+        """What scripts said beside points: params, text, tables, histograms, images, …"""
+        choice = _given({"kind": kind, "name": name})
+        return list(self._ask("GET", _path(word, "records"), params=choice))  # type: ignore[arg-type]
+
+    def metrics(
+        self,
+        word: str,
+        *names: str,
+        replica: str | Sequence[str] | None = None,
+        process: int | None = None,
+        attempt: int | None = None,
+        kind: str | None = None,
+        x: str = "step",
+        start: float | None = None,
+        end: float | None = None,
+        replaced: bool = False,
+        agg: str | None = None,
+    ) -> Curves:
+        """Every point of an experiment's metrics, as arrays; `.to_pandas()` and `.to_polars()` make tables of them.
+
+        Names and replicas may be patterns: `client.metrics("e7k2m9", "train/*", replica="worker-0")`. A later attempt
+        replaces the steps from its first one on; `replaced` has those too. Resources (cpu, memory, …) have
+        `kind="resource"`. `start` and `end` are the first and last x; with an x that is neither step nor time
+        (relative, or the name of a metric) a curve has `xs` as well. With `agg` (min, mean, max, p50, p95) there is one
+        curve for each name, over all ranks, at most about 100,000 points long.
+        """
+        from shoal.points import Curves, aggregated, curve
+
+        replicas = [replica] if isinstance(replica, str) else list(replica or ())
+        choice: Json = {"name": list(names), "replica": replicas, "process": process, "attempt": attempt, "kind": kind}
+        choice |= {"x": x, "from": start, "to": end}
+        given = {key: value for key, value in choice.items() if value not in (None, [])}
+        if agg is not None:
+            made = self._ask("GET", _path(word, "series"), params={**given, "agg": agg, "buckets": MOST_BUCKETS})
+            return Curves(aggregated(entry, agg, x) for entry in made["series"])
+        found = self._ask("GET", _path(word, "points"), params={**given, "replaced": replaced})
+        return Curves(curve(entry) for entry in found)  # type: ignore[arg-type]
+
+    def stragglers(self, word: str) -> Json:
+        """Which rank the others wait for, and by how much: {slowest, verdict, ranks, …}."""
+        return self._ask("GET", _path(word, "stragglers"))
+
+    def stacks(self, word: str) -> Json:
+        """Where every rank of a running experiment is: {verdict, odd, groups, tree, ranks, notes}."""
+        return self._ask("GET", _path(word, "stacks"))
 
     def _ask(self, method: str, path: str, json: Json | None = None, **more: Any) -> Json:
         if json is not None:
@@ -152,32 +388,39 @@ class Client:
             raise self._unreachable(ValueError("what answers there is not Shoal")) from None
         return found
 
-    def _sent(self, method: str, path: str, **more: Any) -> httpx.Response:
-        """The answer. A server that just ended is followed by another, where asking again cannot do anything twice."""
+    def _lines(self, path: str, query: Mapping[str, Any]) -> Iterator[Json]:
+        with self._streamed(path, params=_given(query), timeout=httpx.Timeout(60.0, read=None)) as answer:
+            for line in answer.iter_lines():
+                if line:
+                    yield loads(line)
+
+    @contextmanager
+    def _streamed(self, path: str, **more: Any) -> Iterator[httpx.Response]:
+        """An answer that is read as it comes; a connection that breaks meanwhile raises Unavailable."""
+        answer = self._sent("GET", path, stream=True, **more)
         try:
-            return self._http.request(method, path, **more)
-        except httpx.HTTPError as error:
-            harmless = isinstance(error, httpx.ConnectError) or (
-                method == "GET" and isinstance(error, httpx.NetworkError)
-            )
-            if not (self._start and harmless):
-                raise self._unreachable(error) from None
-        self._connect()
-        try:
-            return self._http.request(method, path, **more)
+            if answer.status_code >= 400:
+                _raise_for(answer.status_code, answer.read())
+            yield answer
         except httpx.HTTPError as error:
             raise self._unreachable(error) from None
+        finally:
+            answer.close()
 
-    def _stream(self, path: str, query: Mapping[str, Any]) -> Iterator[Json]:
-        params = {name: value for name, value in query.items() if value is not None}
-        timeout = httpx.Timeout(60.0, read=None)
+    def _sent(self, method: str, path: str, *, stream: bool = False, **more: Any) -> httpx.Response:
+        """The answer. A connection that broke is made again, where asking twice does nothing twice; to the next server
+        of the home, when the last one has ended."""
         try:
-            with self._http.stream("GET", path, params=params, timeout=timeout) as answer:
-                if answer.status_code >= 400:
-                    _raise_for(answer.status_code, answer.read())
-                for line in answer.iter_lines():
-                    if line:
-                        yield loads(line)
+            return self._http.send(self._http.build_request(method, path, **more), stream=stream)
+        except httpx.HTTPError as error:
+            broken = isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError)
+            nobody = self._start and isinstance(error, httpx.ConnectError)
+            if not (nobody or (method == "GET" and broken)):
+                raise self._unreachable(error) from None
+        if self._start:
+            self._connect()
+        try:
+            return self._http.send(self._http.build_request(method, path, **more), stream=stream)
         except httpx.HTTPError as error:
             raise self._unreachable(error) from None
 
@@ -188,10 +431,29 @@ class Client:
         )
 
 
+def _given(choice: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in choice.items() if value is not None and value != ()}
+
+
 def _path(word: str, *more: str) -> str:
+    if not word.strip():
+        raise UsageError("no experiment is named", hint="an id, a number or a name; shoal ls lists them")
+    return "/".join(["/api/experiments", _quoted(word).replace("/", "%2F"), *more])
+
+
+def _quoted(path: str) -> str:
+    """As a part of an address; nothing that would lead to another one."""
     from urllib.parse import quote
 
-    return "/".join(["/api/experiments", quote(word, safe=""), *more])
+    if any(part in (".", "..") for part in path.split("/")):
+        raise UsageError(f"{path[:200]!r} is no name or path of ours", hint="it has a part . or ..")
+    return quote(path, safe="/")
+
+
+def _dataset_path(word: str, *more: str) -> str:
+    from urllib.parse import quote
+
+    return "/".join(["/api/datasets", quote(word, safe=""), *more])
 
 
 def _raise_for(status: int, content: bytes) -> None:
@@ -272,8 +534,19 @@ def find_or_start(home: Path) -> Json:
             if found is not None:
                 return found
             time.sleep(0.02)
-    reason = said.removeprefix("error ") if said != "ready" else "it does not answer"
-    raise Unavailable(f"the server of {home} did not start: {reason or 'it died'}", hint=f"see {home / 'server.log'}")
+    raise _not_started(home, said)
+
+
+def _not_started(home: Path, said: str) -> ShoalError:
+    """What a server said that did not start; one that died says nothing."""
+    hint = f"see {home / 'server.log'}"
+    if said.startswith("error "):
+        told = loads(said.removeprefix("error "))
+        if told["usage"]:
+            return UsageError(told["message"], hint=told["hint"])
+        return Unavailable(f"the server of {home} did not start: {told['message']}", hint=told["hint"] or hint)
+    reason = "it does not answer" if said == "ready" else "it died"
+    return Unavailable(f"the server of {home} did not start: {reason}", hint=hint)
 
 
 def _start(home: Path) -> str:

@@ -3,6 +3,7 @@
 $SHOAL_HOME (default ~/.shoal)
 ├── shoal.db             the database; only the server opens it
 ├── experiments/<id>/    attempts with the logs of their replicas, outputs
+├── blobs/<ab>/<hash>    content of artifacts, models and data sets, by its SHA-256
 ├── server.json          0600: where the server listens, and the token
 ├── config.toml          settings
 └── secrets.toml         0600: values that `secret_refs` name

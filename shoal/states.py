@@ -23,6 +23,11 @@ RESTARTING, LOST = "restarting", "lost"
 FINAL = frozenset({SUCCEEDED, FAILED, STOPPED})
 
 TIMED_OUT, OOM_KILLED = "TimedOut", "OOMKilled"
+# How reasons begin where a cluster has taken a replica away: its command did nothing wrong.
+EVICTED, PREEMPTED, NODE_LOST, DELETED = "Evicted", "Preempted", "NodeLost", "Deleted"
+FROM_OUTSIDE = (OOM_KILLED, EVICTED, PREEMPTED, NODE_LOST, DELETED)
+CANNOT_START = "cannot start"  # how the reason begins of a replica whose command never ran
+NOT_SUBMITTED = "cannot be submitted"  # how the reason begins of an attempt that the cluster does not take
 LOST_A_PEER = 2  # the severity of a failure that is only a symptom
 SETTLE = 3.0  # seconds that a symptom waits for its cause to show, before the others are stopped
 
@@ -91,8 +96,9 @@ class Policy:
         )
 
     def restarts_after(self, status: Status) -> bool:
-        """Whether a failure with this exit code is one to start again after."""
-        return self.on_exit_codes is None or status.exit_code in self.on_exit_codes
+        """Whether a failure with this exit code is one to start again after. An end that nobody saw was a SIGKILL."""
+        code = status.exit_code if status.exit_code is not None else 137
+        return self.on_exit_codes is None or code in self.on_exit_codes
 
 
 @dataclass(frozen=True)
@@ -147,7 +153,7 @@ def next_steps(attempt: Attempt, policy: Policy, now: float) -> Decision:
         return _stop_or_end(alive, attempt.stop_reason, End(STOPPED, attempt.stop_reason))
 
     failures = [status for status in statuses.values() if status.state == FAILED]
-    restarts = [s for s in failures if _restarts_alone(s, policy)]
+    restarts = [s for s in failures if restarts_alone(s, policy)]
     fatal = tuple(first_failure_first([s for s in failures if s not in restarts]))
     if fatal:
         first = fatal[0]
@@ -177,7 +183,7 @@ def _deciders_done_at(statuses: Mapping[str, Status], policy: Policy) -> Optiona
     if not all(status.state == SUCCEEDED for status in deciding):
         return None
     done_at = max(status.finished or 0.0 for status in deciding)
-    failed = [s for s in statuses.values() if s.state == FAILED and not _restarts_alone(s, policy)]
+    failed = [s for s in statuses.values() if s.state == FAILED and not restarts_alone(s, policy)]
     return None if any((status.finished or 0.0) < done_at for status in failed) else done_at
 
 
@@ -195,7 +201,8 @@ def _finish(alive: Sequence[Status], policy: Policy, stop_reason: str, done_at: 
     return Decision(tuple(stops), None if at_once else deadline)
 
 
-def _restarts_alone(status: Status, policy: Policy) -> bool:
+def restarts_alone(status: Status, policy: Policy) -> bool:
+    """Whether a replica that has failed starts again while the others go on."""
     return policy.restart == "replica" and status.try_ < policy.restart_max and policy.restarts_after(status)
 
 
@@ -217,9 +224,12 @@ def _timed_out(attempt: Attempt, policy: Policy, now: float) -> Tuple[str, Optio
     deadlines: List[float] = []
     if policy.timeout_start is not None:
         deadline = attempt.began + policy.timeout_start
-        waiting = sorted(s.replica for s in attempt.statuses.values() if _started_after(s, deadline))
+        late = sorted((s for s in attempt.statuses.values() if _started_after(s, deadline)), key=lambda s: s.replica)
+        waiting = [status.replica for status in late]
         if waiting and now >= deadline:
-            return f"{TIMED_OUT}: {', '.join(waiting)} not started after {policy.timeout_start:g} s", None
+            told = f"{TIMED_OUT}: {', '.join(waiting)} not started after {policy.timeout_start:g} s"
+            why = next((f": {status.reason}" for status in late if status.reason), "")
+            return told + why, None
         if waiting:
             deadlines.append(deadline)
     if policy.timeout_run is not None:
@@ -265,7 +275,7 @@ def first_failure_first(failures: Iterable[Status]) -> List[Status]:
 
 
 def _severity(status: Status) -> int:
-    if status.reason.startswith(OOM_KILLED):
+    if status.reason.startswith(FROM_OUTSIDE):
         return 0
     if status.signal == "SIGPIPE" or any(LOST_CONNECTION.search(line) for line in status.lines):
         # Libraries in C++ abort when a peer is gone; any other signal came from outside or is a crash of its own.
@@ -274,8 +284,8 @@ def _severity(status: Status) -> int:
 
 
 def describe_exit(status: Status) -> str:
-    """`exit code 3`, `SIGKILL (137)`, `OOMKilled: …`"""
-    if status.reason.startswith(OOM_KILLED):
+    """`exit code 3`, `SIGKILL (137)`, `OOMKilled: …`, `cannot start: …`"""
+    if status.reason.startswith((*FROM_OUTSIDE, CANNOT_START)):
         return status.reason
     if status.signal:
         return f"{status.signal} ({status.exit_code})"

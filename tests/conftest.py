@@ -17,6 +17,12 @@ EVERYTHING = os.environ.get("SHOAL_TESTS") == "all"
 
 collect_ignore = [] if SEEDS.is_dir() else ["e2e/test_seeds.py"]
 
+# Whoever starts tests in the background or under nohup has these ignored, and children inherit that: they could not be
+# told to end. A process of a person at a terminal does not.
+for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
+
 settings.register_profile(
     "shoal",
     deadline=None,
@@ -25,6 +31,11 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
 settings.load_profile("shoal")
+
+
+def at_most(examples: int) -> int:
+    """So many of a property, or fewer where a run has less time: SHOAL_EXAMPLES."""
+    return min(examples, settings.default.max_examples)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -61,7 +72,8 @@ def clear(place: Path) -> None:
             if processes.alive(pid, shepherd[start]):
                 os.kill(pid, signal.SIGKILL)
     for request in place.glob("experiments/*/attempt-*/request.json"):
-        processes.end(set(), [replica["uid"] for replica in json.loads(request.read_text())["replicas"]], 0.0)
+        replicas = [replica for replica in json.loads(request.read_text())["replicas"] if isinstance(replica, dict)]
+        processes.end(set(), [replica["uid"] for replica in replicas], 0.0)  # pods are the cluster's to end
 
 
 def _command_line(pid: int) -> str:

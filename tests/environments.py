@@ -24,16 +24,32 @@ from pathlib import Path
 PINS = {
     "pytorch": ("torch==2.15.0", "numpy==2.4.6"),
     "torchx": ("torchx==0.7.0",),  # a peer that `make bench` runs beside Shoal
+    "peers": ("tensorboardX==2.6.5", "aim==3.29.1", "wandb==0.31.0", "trackio==0.43.0", "mlflow==3.17.2"),
+    "frames": ("pandas==3.1.1", "polars==2.1.0"),
     "tensorflow": ("tensorflow-cpu==2.21.0",),
+    "tensorboard": ("tensorboard==2.21.0", "tensorboardX==2.6.5"),  # writers of event files need the first beside them
     "mxnet": ("mxnet==1.9.1", "numpy==1.23.5"),  # mxnet 1.9 uses np.bool, which numpy 1.24 dropped
     "jax": ("jax==0.10.2",),
+    "integrations": (
+        "torch==2.15.0",
+        "numpy==2.4.6",
+        "lightning==2.6.6",
+        "transformers==5.22.2",
+        "accelerate==1.15.0",
+        "wandb==0.29.0",  # the last with a reader of its files in Python
+        "pillow==13.0.0",
+    ),
 }
 PROOF = {
     "torchx": "import torchx",
+    "peers": "import tensorboardX, aim, wandb, trackio, mlflow",
     "pytorch": "import torch.distributed as d; assert d.is_gloo_available()",
+    "frames": "import pandas, polars",
     "tensorflow": "import tensorflow",
+    "tensorboard": "import tensorboard, tensorboardX",
     "mxnet": "import mxnet; assert mxnet.runtime.Features().is_enabled('DIST_KVSTORE')",
     "jax": "import jax",
+    "integrations": "import lightning, pytorch_lightning, transformers, accelerate, wandb, PIL",
 }
 SYSTEM_LIBRARIES = {"mxnet": ("libgomp1", "libquadmath0")}
 DEBIAN_PYTHON = Path("/usr/bin/python3.11")
@@ -98,23 +114,48 @@ def _locked(path: Path) -> Iterator[int]:
 def _make(name: str, base: Path, home: Path, lock: int) -> None:
     python = home / "bin" / "python"
     if _run([base, "-c", "import ensurepip"], lock).returncode:
-        _install_system_packages(name, ["python3.11-venv"])
+        install_system_packages(name, ["python3.11-venv"])
     _must(name, "python -m venv", _run([base, "-m", "venv", home], lock))
     pip: list[str | Path] = [python, "-m", "pip", "--disable-pip-version-check", "--no-input"]
-    _must(name, "pip install", _run([*pip, "install", "--no-cache-dir", *PINS[name]], lock))
+    _must(name, "pip install", _fetched([*pip, "install", "--no-cache-dir", *PINS[name]], lock))
     proof: list[str | Path] = [python, "-c", PROOF[name]]
     if name in SYSTEM_LIBRARIES and _run(proof, lock).returncode:
-        _install_system_packages(name, SYSTEM_LIBRARIES[name])
+        install_system_packages(name, SYSTEM_LIBRARIES[name])
     _must(name, PROOF[name].partition(";")[0], _run(proof, lock))
     (home / "complete").write_text(_run([*pip, "freeze"], lock).stdout)
 
 
-def _install_system_packages(name: str, packages: Sequence[str]) -> None:
-    wanted = " ".join(packages)
+def install_system_packages(name: str, packages: Sequence[str]) -> None:
     if os.geteuid() != 0 or not shutil.which("apt-get"):
-        raise CannotMake(f"{name}: needs {wanted}; install with apt-get as root")
-    _must(name, "apt-get update", _run(["apt-get", "update", "-q"]))
-    _must(name, f"apt-get install {wanted}", _run(["apt-get", "install", "-qy", *packages]))
+        raise CannotMake(f"{name}: needs {' '.join(packages)}; install with apt-get as root")
+    with installing():
+        apt_install(name, packages)
+
+
+def apt_install(name: str, packages: Sequence[str], *options: str) -> None:
+    """For those who are `installing`."""
+    # A run that was killed may have left packages half installed: apt-get then refuses everything else.
+    _must(name, "dpkg --configure -a", _run(["dpkg", "--configure", "-a"]))
+    _must(name, "apt-get update", _fetched(["apt-get", "update", "-q"]))
+    install = ["apt-get", "install", "-qy", "-o", "DPkg::Lock::Timeout=600", *options, *packages]
+    _must(name, f"apt-get install {' '.join(packages)}", _fetched(install))
+
+
+@contextmanager
+def installing() -> Iterator[None]:
+    """One at a time: apt-get does not wait for another of its kind."""
+    cache().mkdir(parents=True, exist_ok=True)
+    with _locked(cache() / ".apt.lock"):
+        yield
+
+
+def _fetched(command: Sequence[str | Path], lock: int | None = None) -> subprocess.CompletedProcess[str]:
+    """A command that downloads: it is given more than one chance, since no mirror answers always."""
+    for pause in (1, 5):
+        if not (done := _run(command, lock)).returncode:
+            return done
+        time.sleep(pause)
+    return _run(command, lock)
 
 
 def _run(command: Sequence[str | Path], lock: int | None = None) -> subprocess.CompletedProcess[str]:
@@ -126,7 +167,7 @@ def _run(command: Sequence[str | Path], lock: int | None = None) -> subprocess.C
         stderr=subprocess.STDOUT,
         text=True,
         pass_fds=[] if lock is None else [lock],
-        env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+        env={**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"},
     )
 
 

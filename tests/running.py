@@ -50,9 +50,9 @@ def submit(place: Path, text: str, *options: str) -> str:
     return result.stdout.strip()
 
 
-def until(condition: Callable[[], Any], what: str = "it") -> Any:
+def until(condition: Callable[[], Any], what: str = "it", patience: float = PATIENCE) -> Any:
     """Waits for a condition; what it gave."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + patience
     pause = 0.005
     while time.monotonic() < deadline:
         found = condition()
@@ -60,7 +60,7 @@ def until(condition: Callable[[], Any], what: str = "it") -> Any:
             return found
         time.sleep(pause)
         pause = min(pause * 1.5, 0.2)
-    raise AssertionError(f"{what} did not happen within {PATIENCE:g} s")
+    raise AssertionError(f"{what} did not happen within {patience:g} s")
 
 
 def finished(word: str) -> Any:
@@ -115,9 +115,14 @@ def launchers_of(home: Path, word: str, attempt: int = 0) -> dict[str, int]:
 
 
 def command_of(home: Path, word: str, replica: str, attempt: int = 0) -> int:
-    """The pid of the command itself: the launcher's child."""
+    """The pid of the command itself: the launcher's first child. (Not the least number: numbers begin anew.)"""
     launcher = launchers_of(home, word, attempt)[replica]
-    return int(until(lambda: min(processes.descendants(launcher), default=0), f"the command of {replica}"))
+
+    def first() -> int:
+        children = [process for process in processes.table().values() if process.parent == launcher and process.alive]
+        return min(children, key=lambda process: process.started).pid if children else 0
+
+    return int(until(first, f"the command of {replica}"))
 
 
 def kill(pid: int, number: int = signal.SIGKILL) -> None:

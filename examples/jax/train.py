@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+import shoal
+
 BATCH, FEATURES = 64, 8  # per process
 
 
@@ -45,6 +47,7 @@ def main():
     for number in range(args.steps + 1):
         loss, new_weights = step(weights, x, y)
         losses.append(loss.item())
+        shoal.log(loss=losses[-1], step=number)
         if number % 20 == 0:
             own = mean_square(weights.addressable_data(0), own_x, own_y)
             print(f"process {rank}  step {number:3}  loss {own:.4f}, of all processes {losses[-1]:.4f}")

@@ -12,6 +12,8 @@ print(f"{os.environ['DMLC_ROLE']} in {os.environ.get('SHOAL_REPLICA', 'no replic
 
 import mxnet as mx  # noqa: E402  the scheduler and the servers stay here
 
+import shoal  # noqa: E402
+
 parser = argparse.ArgumentParser()
 parser.add_argument("--lr", type=float, default=0.2)
 parser.add_argument("--steps", type=int, default=60)
@@ -37,6 +39,7 @@ for step in range(args.steps + 1):
     error = mx.nd.dot(x, weights) - y
     last = (error**2).mean().asscalar()
     first = last if first is None else first
+    shoal.log(loss=float(last), step=step)
     if step % 20 == 0:
         print(f"rank {store.rank}  step {step:3}  loss {last:.5f}")
     if step < args.steps:

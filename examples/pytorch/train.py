@@ -10,6 +10,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+import shoal
+
 
 def main():
     parser = argparse.ArgumentParser()
@@ -30,6 +32,7 @@ def main():
     for step in range(args.steps + 1):
         loss = nn.functional.cross_entropy(model(points), classes)
         losses.append(mean_of_all(loss))
+        shoal.log(loss=loss.item(), step=step)
         if step % 20 == 0:
             print(f"rank {rank}  step {step:3}  loss {loss.item():.4f}, of all ranks {losses[-1]:.4f}")
         optimizer.zero_grad()

@@ -19,6 +19,8 @@ import time
 from contextlib import contextmanager
 from operator import mul
 
+import shoal
+
 CLUSTER = json.loads(os.environ["SHOAL_CLUSTER_SPEC"])  # {"master": ["host:port"], "worker": [...], "ps": [...]}
 ROLE, INDEX = os.environ["SHOAL_ROLE"], int(os.environ["SHOAL_INDEX"])
 PARAMS = json.loads(os.environ["SHOAL_PARAMS"])
@@ -39,6 +41,8 @@ def master():
         now = server.ask("weights", step=min(step, STEPS))
         last = loss_and_gradient(now["weights"], held_out)[0]
         print(f"step {now['step']:4}  loss {last:.4f}")
+        shoal.log(loss=last, step=now["step"])
+        shoal.progress(now["step"] / STEPS)
     server.ask("end")
     print(f"loss fell from {first:.4f} to {last:.4f}" if last < first else "loss did not fall")
     return 0 if last < first else 1
@@ -50,7 +54,9 @@ def worker():
     print(f"worker {INDEX} has {len(share)} samples; the parameter server is at {CLUSTER['ps'][0]}")
     now = server.ask("weights", step=0)
     while now["step"] < STEPS:
-        loss, gradient = loss_and_gradient(now["weights"], share)
+        with shoal.step():  # the worker's own part: after it, it waits for the others
+            loss, gradient = loss_and_gradient(now["weights"], share)
+        shoal.log(share_loss=loss, step=now["step"])
         if now["step"] % 100 == 0:
             print(f"step {now['step']:4}  loss {loss:.4f} on my share")
         now = server.ask("gradient", step=now["step"], worker=INDEX, gradient=gradient)

@@ -10,6 +10,7 @@ import gc
 import os
 import sys
 from importlib import import_module
+from keyword import iskeyword
 from types import ModuleType
 
 import click
@@ -21,19 +22,32 @@ from shoal.errors import ShoalError, UsageError
 VERBS = {
     "run": ("Run", "Run an experiment file, or a command on several nodes"),
     "check": ("Run", "Show the replicas a file means: ranks, resources, totals, environment"),
-    "plan": ("Run", "Print what would be applied: every process with its command and its variables"),
+    "plan": ("Run", "Print what would be applied: every process, or the objects of a cluster"),
     "schema": ("Run", "Print the JSON Schema of the experiment file"),
+    "scale": ("Run", "Run a file at several sizes, one after another, and tell whether more workers are worth it"),
     "experiment": ("Run", "Create an experiment from options, in VESSL's spelling"),
     "ls": ("Look", "List experiments, newest first"),
     "show": ("Look", "Show one experiment and its replicas"),
     "logs": ("Look", "Print what replicas printed, in the order of time"),
+    "metrics": ("Look", "Show what was measured: a small chart for every metric of every rank, or every point"),
     "why": ("Look", "Tell why an experiment is in its state: the first failure, and what every rank did last"),
+    "stacks": ("Look", "Show where every rank of a running experiment is: stacks merged as a tree"),
+    "outputs": ("Files", "List, fetch or print the files of an experiment: outputs and artifacts"),
+    "model": ("Files", "Look after models: numbered versions that scripts made with shoal.model"),
+    "diff": ("Look", "Show what differs between two experiments, and nothing else"),
+    "top": ("Look", "Watch replicas: what they use, what they logged last, how far they are"),
+    "compare": ("Look", "Put experiments side by side: states, times, params that differ, metrics"),
     "stop": ("Change", "Stop experiments: SIGTERM, the grace of the file, SIGKILL"),
     "rerun": ("Change", "Run an experiment again, as a new one"),
+    "export": ("Change", "Write everything of an experiment into a directory or a tar file"),
+    "import": ("Change", "Bring in runs of TensorBoard or MLflow as experiments"),
+    "sync": ("Change", "Bring in runs of scripts that Shoal did not start"),
     "rm": ("Change", "Forget finished experiments: their logs and outputs are deleted"),
+    "dataset": ("Keep", "Keep data sets in versions, for `data:` in experiment files"),
     "serve": ("Server", "Serve this home until it is ended, for a team or for long"),
     "open": ("Server", "Open the console in a browser, signed in"),
     "server": ("Server", "Look after the server of this home"),
+    "cluster": ("Server", "List the clusters of this home, and check what works there"),
     "completion": ("Shell", "Print the completion script of a shell"),
 }
 
@@ -47,7 +61,8 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        command: click.Command = import_module(f"shoal.cli.{cmd_name}").command
+        module = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        command: click.Command = import_module(f"shoal.cli.{module}").command
         return command
 
     def resolve_command(
@@ -113,6 +128,9 @@ def _run(arguments: list[str] | None) -> int:
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
+        import signal  # seldom needed, and not cheap
+
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # pressed once more while this ends, it would end as a signal does
         return 130
     except BrokenPipeError:
         # The reader has seen enough (`shoal schema | head`). Python would complain when it flushes stdout at exit.

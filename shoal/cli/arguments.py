@@ -16,6 +16,13 @@ params = click.option(
 oversubscribe = click.option(
     "--oversubscribe", is_flag=True, help="Do not check totals; watch limits instead of enforcing them."
 )
+on = click.option(
+    "--on",
+    "cluster",
+    metavar="CLUSTER",
+    default="local",
+    help="Where: a cluster of config.toml. Default: this machine.",
+)
 detach = click.option("-d", "--detach", is_flag=True, help="Print the experiment's id and return at once.")
 dry_run = click.option("--dry-run", is_flag=True, help="Print the file that would run, and stop.")
 

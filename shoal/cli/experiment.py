@@ -35,6 +35,7 @@ def command() -> None:
 @click.option("--cpu-limit", "cpu", metavar="CORES", type=float, help="Cores of each node.")
 @click.option("--memory-limit", "memory", metavar="SIZE", help="Memory of each node, e.g. 4Gi.")
 @click.option("--gpu-limit", "gpu", metavar="N", type=int, help="GPUs of each node.")
+@arguments.on
 @arguments.oversubscribe
 @arguments.detach
 @arguments.dry_run
@@ -52,6 +53,7 @@ def create(
     cpu: float | None,
     memory: str | None,
     gpu: int | None,
+    cluster: str,
     oversubscribe: bool,
     detach: bool,
     dry_run: bool,
@@ -86,7 +88,7 @@ def create(
         return
     from shoal.cli.submitting import submit
 
-    submit(sources, (), os.getcwd(), oversubscribe=oversubscribe, detach=detach)
+    submit(sources, (), os.getcwd(), oversubscribe=oversubscribe, detach=detach, cluster=cluster)
 
 
 def _dataset(text: str) -> dict[str, str]:

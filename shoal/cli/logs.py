@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from shoal.cli.following import frames
+
 
 @click.command("logs")
 @click.argument("experiment")
@@ -54,7 +56,8 @@ def command(
     if follow:
         if any(value is not None for value in (tail, attempt, since, until)) or grep or stderr or collapse:
             raise UsageError("--follow shows everything from the beginning", hint="leave the other choices out, or -f")
-        _follow(client.follow(experiment, replica), as_json, times)
+        client.show(experiment)  # what cannot be reached at all, or is not there, is said at once
+        _follow(frames(client, experiment, replica), as_json, times)
         return
     lines = client.logs(
         experiment,

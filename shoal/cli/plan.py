@@ -12,8 +12,9 @@ from shoal.cli import arguments
 @click.command("plan")
 @arguments.files
 @arguments.params
-def command(files: tuple[str, ...], params: tuple[str, ...]) -> None:
-    """Print what would be applied: every process with its command and its variables.
+@arguments.on
+def command(files: tuple[str, ...], params: tuple[str, ...], cluster: str) -> None:
+    """Print what would be applied: every process, or the objects of a cluster.
 
     Secrets are left out. Ports are known when the experiment starts.
     """
@@ -22,7 +23,7 @@ def command(files: tuple[str, ...], params: tuple[str, ...]) -> None:
     from shoal.errors import Problem, Where, render
 
     sources, directory = read_files(files)
-    rendered = Client().render(sources, params, directory)
+    rendered = Client().render(sources, params, directory, cluster=cluster)
     print(rendered["text"])
     sys.stdout.flush()
     for note in rendered["warnings"]:

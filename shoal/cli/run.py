@@ -19,6 +19,7 @@ from shoal.errors import UsageError
     "--ps-count", metavar="N", type=click.IntRange(0), help="Without a file: the number of parameter servers."
 )
 @click.option("--name", metavar="NAME", default="", help="Without a file: the experiment's name.")
+@arguments.on
 @arguments.oversubscribe
 @arguments.detach
 @arguments.dry_run
@@ -31,6 +32,7 @@ def command(
     worker_count: int | None,
     ps_count: int | None,
     name: str,
+    cluster: str,
     oversubscribe: bool,
     detach: bool,
     dry_run: bool,
@@ -75,4 +77,4 @@ def command(
         return
     from shoal.cli.submitting import submit
 
-    submit(sources, params, directory, oversubscribe=oversubscribe, detach=detach)
+    submit(sources, params, directory, oversubscribe=oversubscribe, detach=detach, cluster=cluster)

@@ -41,8 +41,9 @@ def stop() -> None:
     from shoal.errors import Unavailable
 
     try:
-        Client(start=False).end_server()
+        client = Client(start=False)
     except Unavailable:
         print("no server runs")
         return
-    print("the server ends; experiments go on")
+    client.end_server()
+    print("the server has ended; experiments go on")

@@ -25,13 +25,19 @@ def read_files(names: Sequence[str]) -> tuple[list[tuple[str, str]], str]:
 
 
 def submit(
-    files: Sequence[tuple[str, str]], params: Sequence[str], directory: str, *, oversubscribe: bool, detach: bool
+    files: Sequence[tuple[str, str]],
+    params: Sequence[str],
+    directory: str,
+    *,
+    oversubscribe: bool,
+    detach: bool,
+    cluster: str = "local",
 ) -> None:
     """Creates the experiment and watches it to its end, unless told to return at once. Exits with its outcome."""
     from shoal.client import Client
 
     client = Client()
-    created = client.create(files, params, directory, dict(os.environ), oversubscribe=oversubscribe)
+    created = client.create(files, params, directory, dict(os.environ), oversubscribe=oversubscribe, cluster=cluster)
     announce(client, created, detach=detach)
     if not detach:
         sys.exit(watch(client, created["experiment"]["id"]))

@@ -14,15 +14,15 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from shoal.cli.following import frames
 from shoal.cli.logs import Printer
-from shoal.cli.wording import age, failure, how_it_ended
-from shoal.errors import ShoalError, Unavailable
+from shoal.cli.wording import age, failure, how_it_ended, progress
+from shoal.errors import ShoalError
 
 if TYPE_CHECKING:
     from shoal.client import Client
 
 MOST_ROWS = 16
-GIVE_UP_AFTER = 60.0  # seconds without a server, while watching
 
 
 def announce(client: Client, created: dict[str, Any], *, detach: bool) -> None:
@@ -38,7 +38,7 @@ def announce(client: Client, created: dict[str, Any], *, detach: bool) -> None:
     else:
         print(f"experiment {experiment['id']} #{experiment['number']}", file=sys.stderr)
     try:
-        print(f"console: {client.sign_in()}", file=sys.stderr)
+        print(f"console: {client.sign_in('/experiments/' + experiment['id'])}", file=sys.stderr)
     except ShoalError:
         return
 
@@ -92,32 +92,21 @@ class _Screen:
         self.printer = Printer()
 
     def show(self, client: Client, word: str) -> dict[str, Any]:
-        seen: dict[str, int] = {}  # attempt:replica:try -> how much of its log was shown
-        lost_at: float | None = None
+        """Shows it until it is over, and returns its end."""
         self._begin()
         try:
-            while True:
-                try:
-                    for frame in client.follow(word, start=[f"{key}:{end}" for key, end in seen.items()]):
-                        lost_at = None
-                        if "end" in frame:
-                            final: dict[str, Any] = frame["end"]
-                            return final
-                        self._take(frame, seen)
-                except Unavailable:
-                    # The server died: experiments go on, and the next server knows them. Start one and go on.
-                    lost_at = lost_at or time.monotonic()
-                    if time.monotonic() - lost_at > GIVE_UP_AFTER:
-                        raise
-                    client = _again(client)
+            for frame in frames(client, word):
+                self._take(frame)
+            end: dict[str, Any] = frame["end"]
+            return end
         finally:
             self._finish()
 
-    def _take(self, frame: dict[str, Any], seen: dict[str, int]) -> None:
+    def _take(self, frame: dict[str, Any]) -> None:
         if "log" in frame or "gap" in frame:
-            entry = frame.get("log") or frame["gap"]
-            seen[f"{entry['attempt']}:{entry['replica']}:{entry['try']}"] = entry["end"]
             self.printer.show(frame)
+        elif "state" not in frame:
+            return
         elif self.live is not None:
             self.live.update(_Newest(frame["state"]))
         else:
@@ -146,16 +135,6 @@ class _Screen:
         self.printer.rest()
         if self.live is not None:
             self.live.stop()
-
-
-def _again(client: Client) -> Client:
-    from shoal.client import Client as NewClient
-
-    try:
-        return NewClient(client.home)
-    except ShoalError:
-        time.sleep(0.5)
-        return client
 
 
 class _Newest:
@@ -187,4 +166,5 @@ def _table(state: dict[str, Any]) -> Any:
 
 
 def _title(state: dict[str, Any]) -> str:
-    return f"{state['id']} {state['state']}{': ' + state['reason'] if state['reason'] else ''}"
+    told = "; ".join(filter(None, (state["reason"], progress(state))))
+    return f"{state['id']} {state['state']}{': ' + told if told else ''}"

@@ -17,15 +17,18 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from shoal.backends.backend import Launch, Observation
+from shoal.backends.backend import LOCAL, Backend, Launch, Observation
 from shoal.backends.local import files
 from shoal.backends.local.backend import LocalBackend
 from shoal.engine import admission
+from shoal.engine.data import mounted
 from shoal.engine.decide import (
+    FETCHING,
     Action,
     Admit,
     AskToStop,
@@ -35,14 +38,20 @@ from shoal.engine.decide import (
     Record,
     Restart,
     Snapshot,
+    Stage,
     StopWish,
     Submit,
     decide,
 )
+from shoal.engine.places import experiment_directory
+from shoal.engine.staging import Stager
+from shoal.errors import ShoalError, Unavailable, UsageError
 from shoal.plan import Plan, plan
 from shoal.spec import Source, interpret
-from shoal.states import FAILED, FINAL, QUEUED, RESTARTING, STARTING, Outcome, Policy, Status
+from shoal.states import FAILED, FINAL, NOT_SUBMITTED, QUEUED, RESTARTING, STARTING, Outcome, Policy, Status
 from shoal.store import experiments as store
+from shoal.store import files as tracked_files
+from shoal.store import streams
 from shoal.store.database import Database, LeaseLost
 
 PORTS = range(20000, 32000)  # below the range from which systems take ports for outgoing connections
@@ -57,14 +66,17 @@ class Engine:
         database: Database,
         backend: LocalBackend,
         between: Callable[[object], None] = lambda point: None,
+        clusters: Mapping[str, Backend] = MappingProxyType({}),
     ) -> None:
         self.home = home
         self.database = database
         self.backend = backend
+        self.backends: dict[str, Backend] = {LOCAL: backend, **clusters}
         self.between = between
         self.site = backend.probe()
-        self.on_round: Callable[[], None] = lambda: None  # called after every round: something may have changed
+        self.on_round: list[Callable[[], None]] = []  # called after every round: something may have changed
         self.failure = ""
+        self.stager = Stager(home, database, self.wake)
         self._plans: dict[str, Plan] = {}
         self._ending = False
         self._selector = selectors.DefaultSelector()
@@ -78,6 +90,8 @@ class Engine:
 
     def start(self) -> None:
         self._tidy()
+        for backend in self.backends.values():
+            backend.sweep()
         self._thread.start()
 
     def _tidy(self) -> None:
@@ -98,6 +112,9 @@ class Engine:
         self._ending = True
         self.wake()
         self._thread.join(timeout=10)
+        for backend in self.backends.values():
+            backend.close()
+        self.stager.close()
         self._datagrams.close()
 
     def _listen(self) -> socket.socket:
@@ -124,12 +141,16 @@ class Engine:
                 self.failure = ""
             except LeaseLost:
                 os._exit(3)  # another server has taken over this home: this one must not touch it any more
+            except Unavailable as error:  # a cluster: it tries again
+                self.failure = str(error)
+                wake_at = time.time() + 2.0
             except Exception:  # noqa: BLE001  a full disk must not end the engine: it tries again
                 self.failure = traceback.format_exc()
                 with suppress(OSError):
                     traceback.print_exc()
                 wake_at = time.time() + 1.0
-            self.on_round()
+            for tell in self.on_round:
+                tell()
             self._sleep(wake_at)
 
     def _sleep(self, wake_at: float | None) -> None:
@@ -165,15 +186,34 @@ class Engine:
         with self.database.read() as connection:
             rows = store.unfinished(connection)
             recorded = {row["uid"]: store.replicas_of(connection, row["uid"], row["attempt"]) for row in rows}
-        handles = [row["handle"] for row in rows if row["handle"]]
-        observed = self.backend.observe(handles)
-        self._watch(handles)
+        observed: dict[str, Observation] = {}
+        for cluster in {row["cluster"] for row in rows}:
+            handles = [row["handle"] for row in rows if row["handle"] and row["cluster"] == cluster]
+            observed.update(self._observe(cluster, handles))
+        self._watch([row["handle"] for row in rows if row["handle"] and row["cluster"] == LOCAL])
         waiting = self.home / files.WAITING
         if any(row["state"] == QUEUED for row in rows):
             waiting.touch()
         else:
             waiting.unlink(missing_ok=True)
         return Snapshot(tuple(self._experiment(row, recorded[row["uid"]], observed) for row in rows), self.site)
+
+    def _observe(self, cluster: str, handles: list[str]) -> Mapping[str, Observation]:
+        """A cluster that cannot be asked is not one whose replicas are dead."""
+        try:
+            return self.backend_of(cluster).observe(handles)
+        except ShoalError as error:
+            if cluster == LOCAL:
+                raise
+            why, unknown = error.problems[0].message, cluster not in self.backends
+            return {handle: Observation(unreachable=why, unknown=unknown) for handle in handles}
+
+    def backend_of(self, cluster: str) -> Backend:
+        if cluster not in self.backends:
+            known = ", ".join(self.backends)
+            hint = f"known are {known}; config.toml is read when the server starts: shoal server stop"
+            raise UsageError(f"there is no cluster {cluster!r}", hint=hint)
+        return self.backends[cluster]
 
     def _experiment(self, row: store.Row, replicas: Any, observed: Mapping[str, Observation]) -> Experiment:
         return Experiment(
@@ -183,7 +223,8 @@ class Engine:
             reason=row["reason"],
             attempt=row["attempt"],
             policy=Policy.of(row["policy"]),
-            needs=admission.needs_of(self.plan_of(row)),
+            needs=admission.needs_of(self.plan_of(row)) if row["cluster"] == LOCAL else admission.Needs(),
+            queues=row["cluster"] == LOCAL,
             oversubscribe=row["oversubscribe"],
             created=row["created"],
             timeout_queue=row["timeout_queue"],
@@ -197,6 +238,7 @@ class Engine:
                 for r in replicas
             },
             observation=observed.get(row["handle"]) if row["handle"] else None,
+            staging=None if row["handle"] or row["state"] == QUEUED else self.stager.look(row),
         )  # fmt: skip
 
     def plan_of(self, row: store.Row) -> Plan:
@@ -221,12 +263,16 @@ class Engine:
             case Explain(uid, reason):
                 with self.database.write() as connection:
                     store.change(connection, store.get(connection, uid), QUEUED, reason)
+            case Stage(uid):
+                with self.database.read() as connection:
+                    row = store.get(connection, uid)
+                self.stager.begin(row)
             case Submit(uid, attempt):
                 self._submit(uid, attempt)
             case Record(uid, _, statuses, state, reason):
                 self._record(uid, statuses, state, reason)
-            case AskToStop(_, handle, reason, grace):
-                self.backend.stop(handle, reason, grace)
+            case AskToStop(uid, handle, reason, grace):
+                self.backend_of(self._cluster(uid)).stop(handle, reason, grace)
             case Restart(uid, attempt, outcome, reason):
                 self._restart(uid, attempt, outcome, reason)
             case Finish(uid, state, reason, outcome):
@@ -239,7 +285,9 @@ class Engine:
                 store.change(connection, row, STARTING, "")
 
     def _take(self, connection: Any, row: store.Row) -> bool:
-        """Devices and ports for every replica, or nothing at all."""
+        """Devices and ports for every replica, or nothing at all; a cluster with a scheduler sees to that itself."""
+        if row["cluster"] != LOCAL:
+            return True
         planned = self.plan_of(row)
         taken = {entry["unit"] for entry in store.allocated(connection, "gpu")}
         free = [gpu for gpu in self.site.gpus if gpu not in taken]
@@ -274,14 +322,39 @@ class Engine:
             ports=ports,
             devices=devices,
             limits_from=row["plan"].get("limits_from", {}),
+            data=mounted(row["provenance"]),
         )
-        handle = self.backend.submit(self.backend.render(launch, self.site))
+        try:
+            backend = self.backend_of(row["cluster"])
+            handle = backend.start(launch, self.site)
+        except Unavailable as error:
+            with self.database.write() as connection:
+                row = store.get(connection, uid)
+                store.change(connection, row, row["state"], error.problems[0].message)
+            raise
+        except ShoalError as error:  # the cluster will never take it
+            self._finish(uid, FAILED, f"{NOT_SUBMITTED}: {error.problems[0].message}", None)
+            return
+        except (OSError, SQLAlchemyError):
+            raise  # a full disk, say: it is tried again
+        except Exception as error:
+            if (self.home / "experiments" / row["id"] / f"attempt-{attempt}" / files.REQUEST).exists():
+                raise  # some of it may run
+            traceback.print_exc()
+            said = f"{NOT_SUBMITTED}: a mistake in Shoal: {type(error).__name__}: {error}"
+            self._finish(uid, FAILED, said, None)
+            return
         self.between("submitted, and the handle not kept yet")
         if row["handle"] != handle:
             with self.database.write() as connection:
                 row = store.get(connection, uid)
                 if row["attempt"] == attempt and row["state"] not in FINAL:
-                    store.change(connection, row, row["state"], row["reason"], handle=handle)
+                    reason = "" if row["reason"].startswith(FETCHING) else row["reason"]
+                    store.change(connection, row, row["state"], reason, handle=handle)
+
+    def _cluster(self, uid: str) -> str:
+        with self.database.read() as connection:
+            return str(store.get(connection, uid)["cluster"])
 
     def _record(self, uid: str, statuses: tuple[Status, ...], state: str, reason: str) -> None:
         with self.database.write() as connection:
@@ -319,13 +392,20 @@ class Engine:
             store.change(connection, row, state, reason, finished=finished, first_failure=failure)
         self.between("finished, and the environment not removed yet")
         self._plans.pop(uid, None)
+        self.stager.forget(uid)
         (self.home / "experiments" / row["id"] / "environment.json").unlink(missing_ok=True)
 
     def remove(self, row: store.Row) -> None:
         """Forgets a finished experiment and frees its space."""
+        from shoal.store import series  # numpy, which the server does without until something is tracked
+
         with self.database.write() as connection:
+            series.remove(connection, row["uid"])
+            tracked_files.remove(connection, row["uid"])
+            streams.remove(connection, row["uid"])
             store.remove(connection, row["uid"])
-        shutil.rmtree(self.home / "experiments" / row["id"], ignore_errors=True)
+        shutil.rmtree(experiment_directory(self.home, row), ignore_errors=True)
+        self.database.give_back()
 
 
 def _failure(outcome: Outcome | None, attempt: int) -> dict[str, Any] | None:

@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from shoal.backends.backend import Site
+from shoal.backends.backend import LOCAL, Site
 from shoal.engine.admission import needs_of, never_fits
+from shoal.engine.data import Resolver
 from shoal.errors import FileProblems, Problem, Unavailable, UsageError
 from shoal.frameworks import PS
 from shoal.plan import Plan, plan
 from shoal.spec import Document, Source, Spec, interpret
 from shoal.spec.tree import Path, dotted
-from shoal.spec.types import Shape
+from shoal.spec.types import Shape, Snapshot
 from shoal.spec.writing import to_yaml
 from shoal.states import Policy
 
@@ -28,6 +29,7 @@ class Submission:
     directory: str = ""  # the directory of the first file; without a file the caller's
     oversubscribe: bool = False
     rerun_of: str = ""
+    cluster: str = LOCAL
 
 
 @dataclass(frozen=True)
@@ -38,15 +40,22 @@ class Prepared:
     secret_refs: Sequence[str] = field(default=())
 
 
-def prepare(submission: Submission, site: Site, secrets: Mapping[str, Any]) -> Prepared:
-    """Everything that can be known to be wrong is said here, before anything is kept."""
+def prepare(
+    submission: Submission, site: Site, secrets: Mapping[str, Any], resolver: Resolver | None = None
+) -> Prepared:
+    """Everything that can be known to be wrong is said here, before anything is kept.
+
+    `resolver` looks up data sets and commits. Where there is none, files that need one are refused.
+    """
     document = interpret(submission.sources, submission.params)
     spec, planned = document.spec, plan(document.spec)
-    problems = [*_not_here_yet(document), *_secrets(document, secrets)]
+    local = submission.cluster == LOCAL
+    problems = _secrets(document, secrets) if local else []
     cwd = _working_directory(document, submission.directory, problems)
+    sources = _sources(document, submission.directory, secrets, resolver, problems)
     if problems:
         raise FileProblems(_in_order(problems, document.files), document.warnings)
-    short = "" if submission.oversubscribe else never_fits(needs_of(planned), site)
+    short = "" if submission.oversubscribe or not local else never_fits(needs_of(planned), site)
     if short:
         raise UsageError(
             f"the {len(planned.replicas)} replicas ask for {short}",
@@ -56,7 +65,7 @@ def prepare(submission: Submission, site: Site, secrets: Mapping[str, Any]) -> P
         "name": planned.name,
         "framework": planned.framework,
         "backend": planned.backend,
-        "cluster": "local",
+        "cluster": submission.cluster,
         "params": _json(spec.params),
         "tags": list(spec.tags),
         "sources": {
@@ -71,8 +80,11 @@ def prepare(submission: Submission, site: Site, secrets: Mapping[str, Any]) -> P
         "oversubscribe": submission.oversubscribe,
         "timeout_queue": spec.timeout.queue,
         "rerun_of": submission.rerun_of or None,
+        "provenance": {"command": planned.command, **sources},
     }
-    return Prepared(values, [*document.warnings, *_only_on_clusters(document)], planned, planned.secret_refs)
+    return Prepared(
+        values, [*document.warnings, *(_only_on_clusters(document) if local else ())], planned, planned.secret_refs
+    )
 
 
 def policy_of(planned: Plan) -> Policy:
@@ -103,9 +115,15 @@ def _in_order(problems: Sequence[Problem], files: Sequence[str]) -> list[Problem
 
 
 def _working_directory(document: Document, directory: str, problems: list[Problem]) -> str:
+    """Empty for code that is fetched: then it is the experiment's own copy."""
     code = document.spec.code
+    if isinstance(code, Snapshot):
+        where = document.where(("code", "snapshot"))
+        hint = "code: a directory, or {git: URL, ref: COMMIT}"
+        problems.append(Problem("snapshots are not kept yet", path="code.snapshot", where=where, hint=hint))
+        return ""
     if not isinstance(code, str):
-        raise Unavailable("code from git or a snapshot cannot be fetched yet", hint="code: a directory")
+        return ""
     place = os.path.join(directory, code)
     if os.path.isdir(place):  # False, and not an error, for names that no file can have
         return os.path.realpath(place)
@@ -114,11 +132,25 @@ def _working_directory(document: Document, directory: str, problems: list[Proble
     return ""
 
 
-def _not_here_yet(document: Document) -> list[Problem]:
-    if not document.spec.data:
-        return []
-    where = document.where(("data",))
-    return [Problem("data sets cannot be mounted yet", path="data", where=where, hint="read them by their own path")]
+def _sources(
+    document: Document,
+    directory: str,
+    secrets: Mapping[str, Any],
+    resolver: Resolver | None,
+    problems: list[Problem],
+) -> dict[str, Any]:
+    """{datasets, code}: the versions of everything that has to be brought here, once it is known to be there."""
+    spec = document.spec
+    if not spec.data and isinstance(spec.code, (str, Snapshot)):
+        return {"datasets": [], "code": None}
+    if resolver is None:
+        raise Unavailable("data sets and code cannot be fetched here", hint="shoal run does it")
+    named = [secrets[name] for name in spec.environment.secret_refs if name in secrets]
+    resolver = resolver.seeing({key: value for section in named for key, value in section.items()})
+    return {
+        "datasets": resolver.mounts(document, directory, problems),
+        "code": resolver.commit(document, directory, problems),
+    }
 
 
 def _secrets(document: Document, secrets: Mapping[str, Any]) -> list[Problem]:

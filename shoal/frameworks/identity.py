@@ -7,7 +7,10 @@
     SHOAL_ATTEMPT=0              SHOAL_DATA=/…/data
     SHOAL_TRY=0                  SHOAL_STREAMS=/…/streams            where the SDK writes
 
-NaN and infinities, which JSON cannot say, are strings in SHOAL_PARAMS.
+NaN and infinities, which JSON cannot say, are strings in SHOAL_PARAMS. After a restart there is one more, when earlier
+starts marked checkpoints with `shoal.checkpoint(path, step)`:
+
+    SHOAL_RESUME_FROM=/…/step-400.pt                                 the newest one that is complete
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ NAMES = {MASTER: MASTER, WORKER: WORKER, PS: PS}
 
 
 def env(topology: Topology, me: Task, run: Run) -> Dict[str, str]:
+    resume = {"SHOAL_RESUME_FROM": run.resume_from} if run.resume_from else {}
     return {
         "SHOAL_EXPERIMENT": run.experiment,
         "SHOAL_REPLICA": me.name,
@@ -35,6 +39,7 @@ def env(topology: Topology, me: Task, run: Run) -> Dict[str, str]:
         "SHOAL_REPLICA_OUTPUTS": run.replica_outputs,
         "SHOAL_DATA": run.data,
         "SHOAL_STREAMS": run.streams,
+        **resume,
     }
 
 

@@ -4,6 +4,8 @@
     DMLC_PS_ROOT_URI=10.0.0.4        DMLC_NUM_SERVER=1      DMLC_WORKER_ID=0    (DMLC_SERVER_ID=0 in a server)
     DMLC_PS_ROOT_PORT=9091
 
+ZeroMQ connects to names but binds to numbers only: in its own variables a replica has its number.
+
 The master is the scheduler and trains nothing; scheduler and servers run the user's command too, where `import mxnet`
 turns them into daemons. A master without workers is an ordinary single process and gets none of these: told to be a
 scheduler it would wait for ever.
@@ -29,11 +31,11 @@ def env(topology: Topology, me: Task) -> Dict[str, str]:
     scheduler = topology.first
     variables = {
         "DMLC_ROLE": ROLES[me.role],
-        "DMLC_PS_ROOT_URI": scheduler.host,
+        "DMLC_PS_ROOT_URI": scheduler.ip or scheduler.host,
         "DMLC_PS_ROOT_PORT": str(scheduler.port),
         "DMLC_NUM_WORKER": str(len(workers)),
         "DMLC_NUM_SERVER": str(len(topology.of(PS))),
-        "DMLC_NODE_HOST": me.host,
+        "DMLC_NODE_HOST": me.ip or me.host,
     }
     if me.role == WORKER:
         variables["DMLC_WORKER_ID"] = str(me.index)

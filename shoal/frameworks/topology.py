@@ -22,6 +22,7 @@ class Task:
     host: str
     port: Union[int, str]  # a word only in a preview, before ports are assigned
     trainers: int = 1
+    ip: str = ""  # its own number where `host` is a name; known in the replica itself, for what binds to no name
 
     @property
     def name(self) -> str:
@@ -71,3 +72,4 @@ class Run:
     data: str = ""
     streams: str = ""
     log_level: str = "INFO"
+    resume_from: str = ""

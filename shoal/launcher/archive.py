@@ -11,7 +11,37 @@ import os
 import zipfile
 from typing import List
 
-TRAVELS = ("__init__.py", "errors.py", "states.py", "logformat.py", "frameworks", "launcher")
+TRAVELS = (
+    "__init__.py",
+    "errors.py",
+    "states.py",
+    "logformat.py",
+    "names.py",
+    "journal.py",
+    "journalfile.py",
+    "frameworks",
+    "launcher",
+    "sdk",
+    "integrations",
+)
+
+MAIN = """\
+import sys
+
+from shoal.launcher import listening
+
+if sys.argv[1:] == [listening.WORD]:
+    sys.exit(listening.wait())
+if sys.argv[1:] == ["stacks"]:
+    from shoal.launcher import stacks
+
+    sys.exit(stacks.main(sys.argv[0]))
+listening.listen()
+
+from shoal.launcher.pod import main
+
+sys.exit(main())
+"""
 
 
 def archive(directory: str) -> str:
@@ -19,6 +49,7 @@ def archive(directory: str) -> str:
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     files = sorted(_files(package))
     digest = hashlib.sha256()
+    digest.update(MAIN.encode())
     for name in files:
         digest.update(name.encode() + b"\0")
         with open(os.path.join(package, name), "rb") as file:
@@ -28,6 +59,7 @@ def archive(directory: str) -> str:
         os.makedirs(directory, exist_ok=True)
         temporary = f"{path}.{os.getpid()}.new"
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as target:
+            target.writestr("__main__.py", MAIN)  # where nobody forks a launcher, it is started from here
             for name in files:
                 target.write(os.path.join(package, name), "shoal/" + name)
         os.replace(temporary, path)

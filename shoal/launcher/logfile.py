@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 from contextlib import suppress
+from typing import Tuple
 
 from shoal.logformat import (
     BEGINS_LINE,
@@ -40,6 +41,8 @@ PATIENCE = 0.2  # seconds that the beginning of a line waits for its end
 LONG = 64 * 1024  # bytes from which on the beginning of a line does not wait
 SPARSE = 0.05  # seconds of one stream that share a record of the index
 RETRY = 1.0  # seconds until a disk that refused is tried again
+
+LAST_LINES = 60  # torchrun writes more than thirty below the traceback of the script
 
 NEWLINE = ord("\n")
 
@@ -297,3 +300,21 @@ class LogWriter:
 
     def _path(self, name: str) -> str:
         return os.path.join(self._directory, name)
+
+
+def last_lines(log: str) -> Tuple[str, ...]:
+    """The end of a log as text; the whole log is the store's to read."""
+    try:
+        segments = sorted(name for name in os.listdir(log) if name.isdigit())
+    except FileNotFoundError:
+        return ()
+    data = b""
+    for name in reversed(segments):
+        with open(os.path.join(log, name), "rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - 16384))
+            data = file.read() + data
+        if data.count(b"\n") > LAST_LINES:
+            break
+    text = data.decode("utf-8", "replace").rstrip("\n")
+    return tuple(line.rpartition("\r")[2][:2000] for line in text.split("\n")[-LAST_LINES:]) if text else ()

@@ -12,6 +12,7 @@ Signals to the launcher: SIGTERM stops the command with its grace, SIGUSR2 ends 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -22,14 +23,17 @@ import time
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
 
-from shoal.launcher import processes
+from shoal.launcher import container, processes
+from shoal.launcher.companion import Companion
 from shoal.launcher.limits import Group, Kind, MemoryWatch, detect
 from shoal.launcher.logfile import LogWriter
+from shoal.launcher.shipping import stays_behind
 from shoal.states import OOM_KILLED, normal_exit
 
 STDOUT, STDERR = 1, 2
 CHUNK = 1 << 18
 LEFTOVER_GRACE = 2.0  # for what a command left running behind its back
+STOPPED_PATIENCE = 8.0  # for what is still to be carried when somebody wants the end now
 DRAIN = 1.0  # for the last bytes of a pipe whose other end somebody still holds
 
 
@@ -49,11 +53,19 @@ class Task:
     watch_only: bool = False  # --oversubscribe: limits are watched, not enforced
     pipes: Tuple[Tuple[int, int], Tuple[int, int]] = ((-1, -1), (-1, -1))  # (read, write) of stdout and stderr
     groups: Optional[Kind] = None  # which control groups can be written, when that is known already
+    echo: bool = False  # what the command prints goes to the launcher's own output too
+    trouble: str = ""  # why the command cannot be started
+    contained: bool = False  # the launcher is the program of a container, which has the limits already
 
 
-def run(task: Task) -> None:
-    """Runs the task to its end. Silent: what there is to say stands in the log and in exit.json."""
-    Launcher(task).run()
+def run(task: Task) -> bool:
+    """Runs the task to its end. Silent: what there is to say stands in the log and in exit.json.
+
+    Whether somebody asked it to stop, be it after its command had ended.
+    """
+    launcher = Launcher(task)
+    launcher.run()
+    return launcher.stop_asked
 
 
 class Launcher:
@@ -65,10 +77,14 @@ class Launcher:
         self.watch: Optional[MemoryWatch] = None
         self.started = time.time()
         self.stop_asked = False
+        self.hurried = False
         self.kill_at: Optional[float] = None
         self.exceeded = False
         self.signals, self.wake = os.pipe()
         self.pipes: Dict[int, int] = {}
+        self.companion = Companion(
+            task.directory, task.env, task.uid, memory_limit=task.memory_limit, done=lambda: _ring(self.wake)
+        )
 
     def run(self) -> None:
         os.makedirs(os.path.join(self.task.directory, "streams"), exist_ok=True)
@@ -83,15 +99,20 @@ class Launcher:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         self.limit()
         code, reason = self.start()
+        self.companion.start(self.group)  # a thread: nothing is forked from here on
         while self.child is not None and code is None:
             self.step()
             code = self.child.poll()
+        self.heed_a_stop_of_both(code)
         self.sweep()
         self.drain()
         self.finish(code if code is not None else 127, reason)
 
     def limit(self) -> None:
         task = self.task
+        if task.contained:
+            self.group = container.find()
+            return
         if task.memory_limit is None and task.cpu_limit is None:
             return
         kind = task.groups if task.groups is not None else detect()
@@ -107,11 +128,14 @@ class Launcher:
     def start(self) -> Tuple[Optional[int], str]:
         """Starts the command; an exit code and reason when that is not possible."""
         task = self.task
+        if task.trouble:
+            self.say(f"shoal: {task.trouble}\n")
+            return 127, task.trouble
         try:
             self.child = subprocess.Popen(
                 ["bash", "-c", task.command],
                 cwd=task.cwd,
-                env=dict(task.env),
+                env={name: value for name, value in task.env.items() if not name.startswith("SHOAL_SINK")},
                 stdin=subprocess.DEVNULL,
                 stdout=task.pipes[0][1],
                 stderr=task.pipes[1][1],
@@ -160,24 +184,43 @@ class Launcher:
         return {fd for fd, _ in poll.poll(None if timeout is None else timeout * 1000)}
 
     def read(self, ready: Set[int]) -> None:
-        for pipe in ready & set(self.pipes):
+        for pipe in [pipe for pipe in self.pipes if pipe in ready]:  # stdout first, if we come late and both wait
             try:
                 data = os.read(pipe, CHUNK)
             except BlockingIOError:
                 continue
             if data:
-                self.log.write(self.pipes[pipe], data, time.time())
+                self.keep(self.pipes[pipe], data)
             else:
                 del self.pipes[pipe]
 
+    def keep(self, kind: int, data: bytes) -> None:
+        self.log.write(kind, data, time.time())
+        if self.task.echo:
+            with contextlib.suppress(OSError):
+                while data:
+                    data = data[os.write(kind, data) :]
+
     def take_signals(self, numbers: bytes) -> None:
         if signal.SIGUSR2 in numbers:
-            self.stop_asked = True
+            self.stop_asked = self.hurried = True
             self.kill_at = time.time()
         elif signal.SIGTERM in numbers and not self.stop_asked:
             self.stop_asked = True
             self.kill_at = time.time() + self.task.grace
             self.signal_all(signal.SIGTERM)
+
+    def heed_a_stop_of_both(self, code: Optional[int]) -> None:
+        """A command that died of SIGTERM was stopped when we were told to stop it too, and have not read that yet.
+
+        Whoever signals a whole job (scancel does) reaches both, in any order. Any other end is the command's own.
+        """
+        if code not in (-signal.SIGTERM, 128 + signal.SIGTERM):
+            return
+        with contextlib.suppress(BlockingIOError):
+            numbers = os.read(self.signals, 4096)
+            self.stop_asked = self.stop_asked or signal.SIGTERM in numbers
+            os.write(self.wake, numbers)  # SIGUSR2 among them is for the companion
 
     def signal_all(self, number: int) -> None:
         known = processes.table()
@@ -229,6 +272,10 @@ class Launcher:
         peak = self.group.peak() if self.group is not None else self.watch.peak if self.watch is not None else None
         if oom and not reason:
             reason = self.explain_oom(peak)
+        self.companion.settle()
+        left = stays_behind(self.task.directory, self.task.env)
+        if left:
+            self.say(left)
         if self.group is not None:
             self.group.remove()
         self.log.close(now)
@@ -244,18 +291,37 @@ class Launcher:
                 "memory_peak": peak,
             },
         )
+        told = "" if self.hurried else self.task.env.get("SHOAL_SINK_PATIENCE", "")
+        patience = float(told or STOPPED_PATIENCE)
+        self.companion.finish(patience if self.stop_asked else None)
+        while not self.companion.over:
+            self.wait([self.signals], None)
+            numbers = os.read(self.signals, 4096)
+            if signal.SIGTERM in numbers and not self.stop_asked:
+                self.stop_asked = True
+                self.companion.limit(patience)
+            if signal.SIGUSR2 in numbers:
+                self.companion.hurry()
 
     def explain_oom(self, peak: Optional[int]) -> str:
         limit = self.task.memory_limit or 0
+        if isinstance(self.group, container.Container):
+            limit = self.group.limit() or limit
         used = f"reached {_mib(max(peak or 0, limit))} of {_mib(limit)}"
         return f"{OOM_KILLED}: {used}" + (f", set in {self.task.memory_from}" if self.task.memory_from else "")
 
     def say(self, text: str) -> None:
-        self.log.write(STDERR, text.encode(), time.time())
+        self.keep(STDERR, text.encode())
 
 
 def _noted(number: int, frame: Any) -> None:
     """A Python handler must exist for the wake-up pipe to be written."""
+
+
+def _ring(pipe: int) -> None:
+    """Wakes whoever waits for signals; a pipe that is full has woken it already."""
+    with contextlib.suppress(BlockingIOError):
+        os.write(pipe, b"\0")
 
 
 def _mib(size: float) -> str:
@@ -284,6 +350,39 @@ def read_json(path: str) -> Optional[Dict[str, Any]]:
             return value
     except FileNotFoundError:
         return None
+
+
+def read_ending(directory: str) -> Optional[Dict[str, Any]]:
+    """The exit.json of a try; None when there is none, or none from which an end could be told."""
+    try:
+        found = read_json(os.path.join(directory, "exit.json"))
+    except (OSError, ValueError):
+        return None
+    return None if wrong_ending(found) else found
+
+
+def wrong_ending(value: Any) -> str:
+    """Why a value is no exit.json; empty when it is one. It may have come from far away."""
+
+    def is_number(number: Any) -> bool:
+        return isinstance(number, (int, float)) and not isinstance(number, bool) and abs(number) < 1e18
+
+    if not isinstance(value, dict):
+        return "it is not a JSON object"
+    code = value.get("exit_code")
+    if not isinstance(code, int) or isinstance(code, bool) or not 0 <= code <= 255:
+        return "exit_code is not a number from 0 to 255"
+    for name, kind, called in (
+        ("signal", str, "a text"),
+        ("reason", str, "a text"),
+        ("stopped", bool, "true or false"),
+    ):
+        if not isinstance(value.get(name, kind()), kind):
+            return f"{name} is not {called}"
+    for name in ("started", "finished", "memory_peak"):
+        if value.get(name) is not None and not is_number(value[name]):
+            return f"{name} is not a number"
+    return ""
 
 
 if sys.platform != "linux":  # pragma: no cover

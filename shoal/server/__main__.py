@@ -11,13 +11,14 @@ import asyncio
 import fcntl
 import hashlib
 import io
+import json
 import os
 import secrets
 import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from shoal.errors import ShoalError
 
 IDLE_SECONDS = 30 * 60.0
+KEEP_ALIVE = 60  # seconds: longer than clients keep a connection that is idle, or one is closed as it is used again
+EVERYWHERE = ("0.0.0.0", "::")
+INSTANT = 0.5  # seconds for which somebody may hold the lock who only looks whether a server lives
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
 def main() -> None:
@@ -86,11 +91,15 @@ def _serve(options: argparse.Namespace, place: Path, between: Callable[[object],
 
     from shoal import home as homes
     from shoal.backends.local.backend import LocalBackend
+    from shoal.engine import retention
     from shoal.engine.act import Engine
+    from shoal.engine.ingest import Ingest
     from shoal.errors import Unavailable
     from shoal.launcher.archive import archive
     from shoal.launcher.replica import write_json
-    from shoal.server.app import Server, create_app
+    from shoal.server import clusters
+    from shoal.server.app import create_app
+    from shoal.server.context import Server
     from shoal.server.trust import Keys
     from shoal.store.database import Database
 
@@ -105,12 +114,19 @@ def _serve(options: argparse.Namespace, place: Path, between: Callable[[object],
         database.take_lease()
     except OperationalError as error:
         raise Unavailable(f"{database.path}: {error.orig}", hint="is the disk full or read-only?") from None
-    settings = homes.config(place).get("clusters", {}).get("local", {})
-    backend = LocalBackend(place, gpus=settings.get("gpus"), archive=archive(str(place / "launcher")))
-    engine = Engine(place, database, backend, between)
+    travels = archive(str(place / "launcher"))
+    backend = LocalBackend(place, gpus=clusters.gpus_of_local(place, homes.config(place)), archive=travels)
+    retention.rules(homes.config(place), place / "config.toml")  # what is wrong there is said now
+    others = clusters.backends(
+        place, homes.config(place), archive=travels, token=token, on_change=lambda: engine.wake(), between=between
+    )
+    engine = Engine(place, database, backend, between, others)
+    ingest = Ingest(place, database)
+    engine.on_round.append(ingest.wake)
     cookie = "shoal_" + hashlib.sha256(str(place).encode()).hexdigest()[:12]
-    keys = Keys(token, cookie, _hosts(options.host, port))
-    server = Server(place, database, engine, keys, kept=options.keep, url=url)
+    names = _hosts(options.host, port, _names(homes.config(place), place))
+    keys = Keys(token, cookie, names, any_address=options.host in EVERYWHERE)
+    server = Server(place, database, engine, ingest, keys, kept=options.keep, url=url)
     config = uvicorn.Config(
         create_app(server),
         log_level="warning",
@@ -119,6 +135,7 @@ def _serve(options: argparse.Namespace, place: Path, between: Callable[[object],
         ssl_certfile=options.tls_cert,
         ssl_keyfile=options.tls_key,
         timeout_graceful_shutdown=1,
+        timeout_keep_alive=KEEP_ALIVE,
     )
     program = uvicorn.Server(config)
     config.load()  # a wrong certificate is found before anybody is told that we listen
@@ -127,10 +144,14 @@ def _serve(options: argparse.Namespace, place: Path, between: Callable[[object],
         written["certificate"] = Path(options.tls_cert).read_text()  # what the clients of this home trust
     write_json(str(place / homes.SERVER_FILE), written)
     engine.start()
+    ingest.start()
+    server.keeper.start()
     _tell(options.ready_fd, "ready")
     if options.keep:
         print(f"shoal serves {place} at {url}", file=sys.stderr)
     asyncio.run(_run(program, listening, server, options.idle))
+    ingest.close()
+    server.keeper.close()
     engine.close()
     database.close()
 
@@ -149,10 +170,15 @@ async def _run(program: Any, listening: socket.socket, server: Any, idle: float)
 
 
 async def _watch(server: Any, end: Any, idle: float) -> None:
-    """Ends the server when nobody has asked for anything and nothing has run for a while."""
+    """Ends the server when nobody has asked for anything and nothing has run for a while; tidies now and then."""
+    from shoal.server import housekeeping
     from shoal.store import experiments
 
+    tidied = -housekeeping.EVERY
     while True:
+        if time.monotonic() - tidied >= housekeeping.EVERY:
+            await asyncio.to_thread(housekeeping.tidy, server)
+            tidied = time.monotonic()
         await asyncio.sleep(min(idle, 10.0))
         if server.kept or time.monotonic() - server.last_request < idle:
             continue
@@ -169,13 +195,18 @@ def _lock(path: Path) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise Unavailable(f"{path}: {error.strerror}", hint="is the home read-only, or the disk full?") from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise Unavailable(
-            f"a server already serves {path.parent} (pid {path.read_text() or '?'})",
-            hint="use it, or end it with shoal server stop",
-        ) from None
+    deadline = time.monotonic() + INSTANT
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    f"a server already serves {path.parent} (pid {path.read_text() or '?'})",
+                    hint="use it, or end it with shoal server stop",
+                ) from None
+            time.sleep(0.02)
     os.ftruncate(descriptor, 0)
     os.write(descriptor, str(os.getpid()).encode())
     return descriptor
@@ -187,7 +218,8 @@ def _listen(host: str, wanted: int | None, last: int | None) -> socket.socket:
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for port in [wanted] if wanted is not None else [*([last] if last else []), 0]:
-        listening = socket.socket(family)
+        # With its protocol named, asyncio sends answers at once and does not wait for more to fill a packet.
+        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((host, port))
@@ -200,13 +232,29 @@ def _listen(host: str, wanted: int | None, last: int | None) -> socket.socket:
     raise Unavailable(f"{host}: no port is free")
 
 
-def _hosts(host: str, port: int) -> frozenset[str]:
-    """The names by which clients may call this server."""
-    names = {"127.0.0.1", "localhost", "[::1]"} if host in ("127.0.0.1", "localhost", "::1") else {_in_url(host)}
-    if host in ("0.0.0.0", "::"):
-        names |= {socket.gethostname().lower(), socket.getfqdn().lower(), "localhost", "127.0.0.1"}
+def _hosts(host: str, port: int, more: Sequence[str] = ()) -> frozenset[str]:
+    """The names by which clients may call this server. Where it listens everywhere, its addresses are names too."""
+    names = set(LOOPBACK) if host in ("127.0.0.1", "localhost", "::1") else {_in_url(host)}
+    if host in EVERYWHERE:
+        names |= LOOPBACK
+    if host not in ("127.0.0.1", "localhost", "::1"):
+        names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
     unsaid = names if port in (80, 443) else set()  # browsers leave these out
-    return frozenset({f"{name}:{port}" for name in names} | unsaid)
+    return frozenset({f"{name}:{port}" for name in (*names, *more)} | unsaid | set(more))
+
+
+def _names(config: Mapping[str, Any], place: Path) -> list[str]:
+    """`[server] hosts`: other names, of a proxy for example."""
+    from shoal.errors import UsageError
+
+    section = config.get("server", {})
+    hosts = section.get("hosts", []) if isinstance(section, dict) else None
+    if not isinstance(hosts, list) or not all(isinstance(name, str) and name for name in hosts):
+        raise UsageError(
+            f"{place / 'config.toml'}: server.hosts: not a list of names",
+            hint='[server] and hosts = ["shoal.lab", "shoal.lab:8443"]',
+        )
+    return [name.lower() for name in hosts]
 
 
 def _in_url(host: str) -> str:
@@ -214,8 +262,12 @@ def _in_url(host: str) -> str:
 
 
 def _give_up(error: ShoalError, ready_fd: int | None) -> NoReturn:
+    from shoal.errors import UsageError
+
     print(error.text(), file=sys.stderr)
-    _tell(ready_fd, f"error {error.problems[0].message}")
+    problem = error.problems[0]
+    said = {"message": problem.message, "hint": problem.hint, "usage": isinstance(error, UsageError)}
+    _tell(ready_fd, f"error {json.dumps(said)}")
     sys.exit(error.exit_code)
 
 

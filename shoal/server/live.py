@@ -1,4 +1,4 @@
-"""What happens while it happens: changes of states, and logs as they are written."""
+"""What happens while it happens: a bell for those who wait, and logs as they are written."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Bell:
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._engine.on_round = self._ring
+        self._engine.on_round.append(self.ring)
 
-    def _ring(self) -> None:
+    def ring(self) -> None:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._swap)
 
@@ -87,26 +87,6 @@ async def batches(lines: Generator[bytes]) -> AsyncGenerator[bytes]:
             yield batch
     finally:
         lines.close()
-
-
-async def events(database: Database, bell: Bell, after: int, uid: str | None) -> AsyncGenerator[str]:
-    """Server-sent events from a cursor on; a comment now and then keeps the connection alive."""
-
-    def look(number: int) -> list[Mapping[str, Any]]:
-        with database.read() as connection:
-            return list(store.events_after(connection, number, uid=uid))
-
-    yield ": shoal\n\n"
-    while True:
-        rung = bell.listen()
-        found = await to_thread.run_sync(look, after)
-        for row in found:
-            after = row["number"]
-            data = {key: value for key, value in row.items() if key != "uid"}
-            yield f"id: {after}\nevent: change\ndata: {json.dumps(data)}\n\n"
-        if not found:
-            await bell.wait(rung, 15.0)
-            yield ": still here\n\n"
 
 
 class Follower:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -23,11 +23,21 @@ class ApiModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+CALLER = "The caller's variables, given to every replica; of a caller that has none, a browser, the server's own."
+
+
 class SourceFile(ApiModel):
     """The text of one experiment file."""
 
     name: Text = Field(description="How errors call it.", max_length=4096)
     text: Text = Field(description="YAML.", max_length=262_144)
+
+
+class Scale(ApiModel):
+    """A trial of `shoal scale`."""
+
+    id: str = Field(description="Shared by all trials.", min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")
+    workers: int = Field(description="How many workers this one has.", ge=0, le=1_000_000)
 
 
 class NewExperiment(ApiModel):
@@ -36,8 +46,10 @@ class NewExperiment(ApiModel):
     files: list[SourceFile] = Field(description="Merged left to right.", min_length=1, max_length=32)
     params: list[Text] = Field([], description="`name=value`, as with -P.", max_length=256)
     directory: str = Field("/", description="What `code` is relative to: an absolute path on the server's machine.")
-    environment: dict[str, str] = Field({}, description="The caller's variables, given to every replica.")
+    environment: dict[str, str] | None = Field(None, description=CALLER)
     oversubscribe: bool = Field(False, description="Do not check totals; watch limits instead of enforcing them.")
+    cluster: str = Field("local", description="Where to run: a cluster of config.toml.", max_length=64)
+    scale: Scale | None = Field(None, description="Which trial of which `shoal scale` it is.")
 
 
 class CheckFiles(ApiModel):
@@ -46,6 +58,16 @@ class CheckFiles(ApiModel):
     files: list[SourceFile] = Field(description="Merged left to right.", min_length=1, max_length=32)
     params: list[Text] = Field([], description="`name=value`, as with -P.", max_length=256)
     directory: str = Field("/", description="What `code` is relative to.")
+    cluster: str = Field("local", description="For which cluster of config.toml.", max_length=64)
+
+
+class CheckRequest(CheckFiles):
+    whole: bool = Field(
+        False,
+        description="Also what only the server can tell: whether code, data and secrets are there, and whether the "
+        "cluster takes it. The answer then has the request.",
+    )
+    oversubscribe: bool = Field(False, description="With `whole`: totals are not checked.")
 
 
 class Note(ApiModel):
@@ -98,6 +120,13 @@ class ReplicaView(ApiModel):
     finished: float | None = Field(description="UTC seconds.")
 
 
+class ProgressView(ApiModel):
+    """How far a script says it is."""
+
+    fraction: float = Field(description="From 0 to 1.")
+    eta: float | None = Field(description="Seconds left, if it goes on as it went; none when it is over.")
+
+
 class ExperimentView(ApiModel):
     """One experiment."""
 
@@ -115,9 +144,30 @@ class ExperimentView(ApiModel):
     started: float | None = Field(description="UTC seconds.")
     finished: float | None = Field(description="UTC seconds.")
     params: dict[str, Any] = Field(description="As resolved.")
-    tags: list[str] = Field(description="From the file.")
-    metrics: dict[str, Any] = Field({}, description="Last, minimum, maximum and step of each metric.")
+    tags: list[str] = Field(description="From the file, its scripts, and people.")
+    metrics: dict[str, Any] = Field(
+        {},
+        description="{last, min, max, step, time} of each metric, and `value` where its script chose what stands for "
+        "it; NaN and the infinities are strings.",
+    )
+    progress: ProgressView | None = Field(None, description="When its script tells.")
+    origin: str = Field("run", description="run, outside (a script that Shoal did not start) or import.")
+    scale: Scale | None = Field(None, description="Which trial of which `shoal scale` it is.")
     first_failure: FirstFailure | None = Field(description="When it failed.")
+    roles: dict[str, dict[str, int]] | None = Field(
+        None, description='How many replicas of each role are in which state: {"worker": {"running": 7}}; if asked for.'
+    )
+
+
+class LossView(ApiModel):
+    """What one process said and nobody can read any more."""
+
+    replica: str = Field(description="`worker-2`")
+    process: int = Field(description="Local rank.")
+    attempt: int = Field(description="Which attempt.")
+    dropped: int = Field(description="Calls that it could not write as fast as they came, or not at all.")
+    gaps: int = Field(description="Places of its stream that are damaged.")
+    damaged: int = Field(description="Bytes in them.")
 
 
 class ExperimentDetail(ExperimentView):
@@ -127,8 +177,14 @@ class ExperimentDetail(ExperimentView):
     history: list[ReplicaView] = Field([], description="Earlier attempts and tries.")
     command: str = Field(description="What each replica runs.")
     directory: str = Field(description="Where it runs.")
+    description: str | None = Field(None, description="What the file says of itself.")
     resolved: str = Field(description="The file in the newest spelling, merged and filled in.")
     files: list[SourceFile] = Field(description="The files as they were written.")
+    provenance: dict[str, Any] = Field(
+        {}, description="Where it comes from: directory, git commit, packages, host, data sets; see /provenance."
+    )
+    summary: dict[str, Any] = Field({}, description="What its scripts set by hand: `summary` of wandb.")
+    losses: list[LossView] = Field([], description="What scripts said and is not in the store, by process.")
 
 
 class Created(ApiModel):
@@ -138,10 +194,31 @@ class Created(ApiModel):
     warnings: list[Note]
 
 
+class Planned(ApiModel):
+    """What an experiment was meant to be."""
+
+    replicas: list[dict[str, Any]] = Field(description="Role, index, rank, resources and placement of each.")
+    policy: dict[str, Any] = Field(description="Who decides, graces, time-outs, restarts.")
+    params: list[str] = Field(description="What was given by -P.")
+    directory: str = Field(description="Where it was submitted.")
+    request: str | None = Field(description="What the cluster is asked for, as a person would read it.")
+
+
 class StopRequest(ApiModel):
     grace: float | None = Field(
         None, ge=0, le=86400, description="Seconds between SIGTERM and SIGKILL; default: the file's."
     )
+
+
+PLAIN = r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$"  # not blank, and nothing that moves a terminal's cursor
+Tag = Annotated[Text, Field(min_length=1, max_length=100, pattern=PLAIN)]
+
+
+class TagRequest(ApiModel):
+    """Words to find an experiment by; what is in both lists is removed."""
+
+    add: list[Tag] = Field([], description="Those it has already stay where they are.", max_length=100)
+    remove: list[Tag] = Field([], description="Those it does not have are no matter.", max_length=100)
 
 
 class RankView(ApiModel):
@@ -154,6 +231,80 @@ class RankView(ApiModel):
     signal: str | None = Field(description="When it was one.")
     last_line: str | None = Field(description="The last line of its log.")
     last_line_age: float | None = Field(description="Seconds since then.")
+    last_metric_age: float | None = Field(description="Seconds since something that its scripts track was heard.")
+    heartbeat_age: float | None = Field(description="Seconds since its launcher was heard, which samples resources.")
+    pid: int | None = Field(description="The first process of its script that tracks anything, else its launcher.")
+
+
+class StepTimes(ApiModel):
+    """Seconds, over the last steps without the very first."""
+
+    count: int = Field(description="Steps.")
+    mean: float = Field(description="The mean.")
+    p50: float = Field(description="Half of them are shorter.")
+    p95: float = Field(description="19 of 20 are shorter.")
+    max: float = Field(description="The longest.")
+
+
+class RankScore(ApiModel):
+    """How fast one process is, as a part of the best: below 0.75 in three windows in sequence, it is flagged."""
+
+    relative: float | None = Field(description="The best rank's time divided by its own, in the newest window.")
+    individual: float | None = Field(description="Its own best time divided by that of the newest window.")
+    windows: int = Field(description="In how many windows it is known.")
+    slow: int = Field(description="In how many of them it is flagged: slow beside the best rank.")
+    slower: int = Field(description="In how many of them it is slower than it has been itself.")
+    pattern: Literal["chronic", "one-off"] | None = Field(
+        description="chronic: flagged in most windows; one-off: in some; null: it is not flagged."
+    )
+    now: bool = Field(description="Flagged in the newest window.")
+
+
+class RankTimes(ApiModel):
+    """The steps of one process."""
+
+    rank: int = Field(description="Over all processes, from 0.")
+    replica: str = Field(description="`worker-2`")
+    process: int = Field(description="Local rank.")
+    name: str = Field(description="`worker-2`, or `worker-2:1` for its process 1.")
+    step_time: StepTimes | None = Field(description="From step to step.")
+    busy: StepTimes | None = Field(description="Its own work before it waits for the others: shoal.step().")
+    cpu: float | None = Field(description="Cores that its replica uses.")
+    gpu: float | None = Field(
+        description="In which part of the time its replica's GPUs are in use: 0 to 1, their mean."
+    )
+    score: RankScore | None = Field(
+        description="By its own part of steps where several ranks mark it, else by step times."
+    )
+
+
+class SlowestRank(ApiModel):
+    """The rank that the others wait for."""
+
+    rank: int = Field(description="Over all processes, from 0.")
+    replica: str = Field(description="`worker-2`")
+    process: int = Field(description="Local rank.")
+    name: str = Field(description="`worker-2`, or `worker-2:1` for its process 1.")
+    excess: float | None = Field(description="Seconds of each step by which it is slower; none for a guess.")
+    factor: float | None = Field(
+        description="How many times the others' it takes; for a guess, of their use of CPU or GPUs."
+    )
+    pattern: Literal["chronic", "one-off"] | None = Field(
+        description="Slow in most windows of steps, or in some; null for a guess."
+    )
+
+
+class Stragglers(ApiModel):
+    """Which rank holds the others up, and what that rests on."""
+
+    how: str = Field(description="busy (shoal.step), step_time, activity (a guess) or none.")
+    guess: bool = Field(description="Whether it is only a guess.")
+    slowest: SlowestRank | None = Field(description="None when no rank stands out, or nothing is known.")
+    verdict: str = Field(description="All of it in one sentence.")
+    spread: float | None = Field(description="How far the slowest and the fastest are apart, as a part of the median.")
+    step_time_from: str | None = Field(description="The metric that step times are taken from.")
+    window: int | None = Field(description="How many steps a window of the scores has.")
+    ranks: list[RankTimes] = Field(description="In the order of their ranks.")
 
 
 class Why(ApiModel):
@@ -164,6 +315,10 @@ class Why(ApiModel):
     reason: str = Field(description="Of the state.")
     first_failure: FirstFailure | None = Field(description="When it failed.")
     ranks: list[RankView] = Field(description="In the order of their ranks.")
+    stragglers: Stragglers | None = Field(
+        None, description="When several ranks have logged steps; not of an earlier attempt."
+    )
+    losses: list[LossView] = Field([], description="What scripts said and is not in the store, by process.")
 
 
 class Rendered(ApiModel):
@@ -173,6 +328,47 @@ class Rendered(ApiModel):
     warnings: list[Note]
 
 
+class PlannedReplica(ApiModel):
+    """One replica that a file means."""
+
+    model_config = ConfigDict(extra="allow")
+
+    replica: str = Field(description="`worker-2`")
+    role: str = Field(description="master, worker or ps.")
+    index: int = Field(description="Within its role, from 0.")
+    rank: int = Field(description="Over all roles, from 0.")
+    n_trainers: int = Field(description="Processes in it.")
+    decides: bool = Field(description="Whether its success is needed for the experiment's.")
+    resources: dict[str, Any] = Field(description="cpu in cores, memory in MiB, gpu in devices: {requests, limits}.")
+    resources_from: str | None = Field(None, description="Which key of the file says so.")
+
+
+class Checked(ApiModel):
+    """What files mean, or what is wrong with them; the rest of the plan is beside the replicas."""
+
+    model_config = ConfigDict(extra="allow")
+
+    ok: bool = Field(description="Whether it could run.")
+    errors: list[Note] = Field([], description="Everything that is wrong.")
+    warnings: list[Note] = Field([], description="What is dated or doubtful.")
+    name: str | None = Field(None, description="Of the experiment.")
+    framework: str | None = Field(None, description="tensorflow, pytorch, mxnet, jax or none.")
+    command: str | None = Field(None, description="What each replica runs.")
+    params: dict[str, Any] = Field({}, description="As resolved.")
+    replicas: list[PlannedReplica] = Field([], description="In the order of their ranks.")
+    totals: dict[str, Any] | None = Field(None, description="Sums of {requests, limits} over all replicas.")
+    request: str | None = Field(None, description="What the cluster would be asked for, if that was wanted.")
+
+
+class Template(ApiModel):
+    """A file to begin with."""
+
+    name: str = Field(description="`pytorch`")
+    title: str = Field(description="What it shows, in a sentence.")
+    text: str = Field(description="YAML, with its comments.")
+    directory: str = Field(description="Where its scripts are, on the server's machine.")
+
+
 class ServerView(ApiModel):
     version: str = Field(description="Of Shoal.")
     home: str = Field(description="Which home it serves.")
@@ -180,19 +376,47 @@ class ServerView(ApiModel):
     started: float = Field(description="UTC seconds.")
     unfinished: int = Field(description="Experiments that are not over.")
     kept: bool = Field(description="Whether it stays when it is idle.")
+    console: bool = Field(description="Whether the web console is built.")
     engine: str = Field(description="Empty, or what keeps the engine from working.")
 
 
 class ClusterView(ApiModel):
-    """What the local cluster has, and what is taken."""
+    """A cluster. What this machine has and what is taken is counted; other clusters have schedulers of their own."""
 
-    name: str = Field(description="local")
-    cpu: float = Field(description="Cores.")
-    memory: float = Field(description="MiB.")
-    gpus: list[int] = Field(description="Devices.")
-    used_cpu: float = Field(description="Requested by experiments that are not over.")
-    used_memory: float = Field(description="Requested, MiB.")
-    used_gpus: list[int] = Field(description="Assigned devices.")
+    name: str = Field(description="`local`, or as config.toml calls it.")
+    kind: str = Field(description="local | kubernetes")
+    context: str | None = Field(description="Kubernetes: of the kubeconfig; null: its current one.")
+    namespace: str | None = Field(description="Kubernetes: where experiments run.")
+    image: str | None = Field(description="Kubernetes: for files without build.image.")
+    sink: str | None = Field(description="Kubernetes: `stdout`, or the server as pods reach it.")
+    outputs_claim: str | None = Field(description="Kubernetes: what all replicas share; null: nothing.")
+    unfinished: int = Field(description="Experiments on it that are not over.")
+    cpu: float | None = Field(description="local: cores.")
+    memory: float | None = Field(description="local: MiB.")
+    gpus: list[int] | None = Field(description="local: devices.")
+    used_cpu: float | None = Field(description="local: requested by experiments that run.")
+    used_memory: float | None = Field(description="local: requested, MiB.")
+    used_gpus: list[int] | None = Field(description="local: assigned devices.")
+
+
+class FindingView(ApiModel):
+    """One thing that was looked at on a cluster."""
+
+    name: str = Field(description="What: `API server`, `rights`, `DNS`, …")
+    state: Literal["ok", "note", "problem"] = Field(
+        description="A note: what could not be found out, or is good to know."
+    )
+    text: str = Field(description="What was seen.")
+    hint: str | None = Field(description="What to do about it.")
+    unreachable: bool = Field(description="The cluster did not answer.")
+
+
+class ClusterCheck(ApiModel):
+    """What works on a cluster, and what does not."""
+
+    cluster: str = Field(description="Its name.")
+    ok: bool = Field(description="No finding is a problem.")
+    findings: list[FindingView] = Field(description="In the order in which they were looked at.")
 
 
 class EventView(ApiModel):
@@ -215,5 +439,7 @@ class SignInCode(ApiModel):
 
 class RerunRequest(ApiModel):
     params: list[Text] = Field([], description="`name=value`, beside those it had.", max_length=256)
-    environment: dict[str, str] = Field({}, description="The caller's variables, given to every replica.")
+    environment: dict[str, str] | None = Field(None, description=CALLER)
     oversubscribe: bool = Field(False, description="Do not check totals.")
+    exact: bool = Field(False, description="Refuse when its files or data are no longer what they were.")
+    resume: bool = Field(False, description="Go on from its newest complete checkpoint.")

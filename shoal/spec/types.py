@@ -319,7 +319,9 @@ class Replicas(Strict):
 class Environment(Shape):
     """The replicas and what they run in. The keys of a shape that stand here are the master's."""
 
-    env_vars: dict[Variable, Text] = Field({}, description="Variables every replica gets.")
+    env_vars: dict[Variable, Text] = Field(
+        {}, description="Variables every replica gets.", json_schema_extra={"additionalProperties": False}
+    )
     secret_refs: tuple[NonEmpty, ...] = Field((), description="Secrets whose keys every replica gets as variables.")
     config_map_refs: tuple[NonEmpty, ...] = Field(
         (), description="Kubernetes ConfigMaps whose keys every replica gets as variables."

@@ -24,6 +24,9 @@ from sqlalchemy.pool import NullPool, QueuePool
 from shoal.errors import ShoalError, Unavailable
 from shoal.store.tables import HEAD, alembic_version, lease, metadata
 
+BUSY = 10_000  # ms to wait for another process that has the database
+PAGES_AT_ONCE = 2000  # that are given back while nobody else can write
+TURN = 0.02  # seconds between two such steps: a lock that is taken again at once is got by nobody else
 NETWORK_FILESYSTEMS = (
     "nfs",
     "lustre",
@@ -77,9 +80,11 @@ class Database:
         connection.isolation_level = None  # transactions are begun by hand, so that writers can say IMMEDIATE
         if self.exclusive:
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        if not self.path.stat().st_size:  # it must be said before anything else is
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("PRAGMA busy_timeout = 10000")
+        connection.execute(f"PRAGMA busy_timeout = {BUSY}")
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -138,6 +143,33 @@ class Database:
                 )
             if version < HEAD:
                 migrate(connection)
+
+    def give_back(self) -> None:
+        """Returns the space of what was removed to the disk. A database of the first schema has to be copied for it."""
+        free = 1
+        while free:
+            with self._writing:
+                driver: Any = self._writer.connection.driver_connection
+                if driver.execute("PRAGMA auto_vacuum").fetchone()[0]:
+                    # As a script: `execute` would stop after the first page.
+                    driver.executescript(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})")
+                else:
+                    driver.execute("PRAGMA auto_vacuum = INCREMENTAL")
+                    driver.execute("VACUUM")
+                before, free = free, driver.execute("PRAGMA freelist_count").fetchone()[0]
+                driver.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()  # waits for nobody who reads
+                self._writer.rollback()
+            if free == before:
+                break  # somebody reads what is there
+            time.sleep(TURN)
+        with self._writing:
+            driver = self._writer.connection.driver_connection
+            driver.execute("PRAGMA busy_timeout = 0")
+            try:
+                driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                driver.execute(f"PRAGMA busy_timeout = {BUSY}")
+                self._writer.rollback()
 
     def close(self) -> None:
         with self._writing:

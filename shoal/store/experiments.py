@@ -5,12 +5,15 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
-from sqlalchemy import Connection, Executable, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, Executable, Text, cast, delete, func, insert, or_, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
-from shoal.states import CREATED, FINAL, QUEUED, Status
+from shoal.states import CREATED, FINAL, LOST, QUEUED, RUNNING, Status
+from shoal.store import defined
+from shoal.store.progress import after
 from shoal.store.tables import allocations, counters, events, experiments, replicas
 
 ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # nothing that is read for something else
@@ -19,22 +22,22 @@ WEB = 500
 Row = Mapping[str, Any]
 
 
-def create(connection: Connection, values: Mapping[str, Any]) -> Row:
+def create(connection: Connection, values: Mapping[str, Any], state: str = QUEUED) -> Row:
     """A new experiment, waiting in the queue, with its uid, its short id and the next number."""
     number = _next_number(connection)
     identity = _new_id(connection)
     row = {
+        "created": time.time(),
         **values,
         "uid": secrets.token_hex(16),
         "id": identity,
         "number": number,
-        "state": QUEUED,
+        "state": state,
         "reason": "",
         "attempt": 0,
-        "created": time.time(),
     }
     connection.execute(insert(experiments).values(row))
-    add_event(connection, row, CREATED, QUEUED, "")
+    add_event(connection, row, CREATED, state, "")
     return get(connection, row["uid"])
 
 
@@ -57,11 +60,14 @@ def get(connection: Connection, uid: str) -> Row:
 
 
 def find(connection: Connection, word: str) -> Row | None:
-    """The experiment that a person means: its id, its number (`12`, `#12`), its uid, or the newest of that name."""
+    """The experiment that a person means: its id, its number (`12`, `#12`), its uid, or the newest of that name.
+
+    A run outside Shoal has a key as well, which is all that its own script knows of it.
+    """
     if not word:  # the name of all that have none
         return None
     number = word.removeprefix("#")
-    conditions = [experiments.c.id == word, experiments.c.uid == word]
+    conditions = [experiments.c.id == word, experiments.c.uid == word, experiments.c.origin_key == word]
     if number.isascii() and number.isdigit() and len(number) < 10:
         conditions.append(experiments.c.number == int(number))
     named = select(experiments).where(experiments.c.name == word).order_by(experiments.c.number.desc()).limit(1)
@@ -80,8 +86,14 @@ def newest(connection: Connection, limit: int, before: int | None = None, states
 
 def unfinished(connection: Connection) -> Sequence[Row]:
     """Everything the engine has to see to, the oldest first."""
-    query = select(experiments).where(experiments.c.state.not_in(FINAL)).order_by(experiments.c.number)
+    mine = experiments.c.state.not_in(FINAL), experiments.c.origin == "run"
+    query = select(experiments).where(*mine).order_by(experiments.c.number)
     return _rows(connection, query)
+
+
+def alive(connection: Connection) -> Sequence[Row]:
+    """Everything that may still print something, those included that Shoal did not start."""
+    return _rows(connection, select(experiments).where(experiments.c.state.not_in((*FINAL, LOST, QUEUED))))
 
 
 def change(connection: Connection, row: Row, state: str, reason: str, **values: Any) -> None:
@@ -173,6 +185,22 @@ def events_after(connection: Connection, number: int, limit: int = WEB, uid: str
     return _rows(connection, query)
 
 
+def in_state_since(connection: Connection, uids: Iterable[str]) -> dict[str, float]:
+    """uid -> when the experiment itself came into its state."""
+    query = select(events.c.uid, func.max(events.c.time)).where(
+        events.c.uid.in_(list(uids)), events.c.replica.is_(None)
+    )
+    return {row[0]: row[1] for row in connection.execute(query.group_by(events.c.uid))}
+
+
+def users_of(connection: Connection, digests: Iterable[str]) -> Sequence[Row]:
+    """The experiments that were given content with one of these digests, the newest first, with their provenance."""
+    columns = ("uid", "id", "number", "name", "state", "created", "provenance")
+    named = or_(*(cast(experiments.c.provenance, Text).contains(digest, autoescape=True) for digest in digests))
+    query = select(*(experiments.c[name] for name in columns)).where(named).order_by(experiments.c.number.desc())
+    return _rows(connection, query)
+
+
 def last_event(connection: Connection) -> int:
     return connection.execute(select(func.max(events.c.number))).scalar() or 0
 
@@ -194,6 +222,90 @@ def allocated(connection: Connection, kind: str, uid: str | None = None) -> Sequ
 
 def release(connection: Connection, uid: str) -> None:
     connection.execute(delete(allocations).where(allocations.c.uid == uid))
+
+
+def untracked(connection: Connection) -> Sequence[Row]:
+    """Those of which not everything is in the store yet; what is lost is read again when somebody asks for it."""
+    query = select(experiments).where(experiments.c.tracked.is_(False), experiments.c.state != LOST)
+    return _rows(connection, query.order_by(experiments.c.number))
+
+
+def tracked(connection: Connection, uid: str, metrics: Mapping[str, Any]) -> None:
+    connection.execute(update(experiments).where(experiments.c.uid == uid).values(tracked=True, metrics=dict(metrics)))
+
+
+def untrack(connection: Connection, uid: str) -> None:
+    connection.execute(update(experiments).where(experiments.c.uid == uid).values(tracked=False))
+
+
+def told(
+    connection: Connection,
+    uid: str,
+    *,
+    params: Mapping[str, Any],
+    tags: Sequence[str],
+    progress: Sequence[Mapping[str, Any]],
+    host: Mapping[str, Any] | None,
+    name: str,
+) -> None:
+    """What a script said of its experiment. Only a run outside Shoal has its name from there."""
+    row = get(connection, uid)
+    values: dict[str, Any] = {}
+    if params:  # of ranks that say different things the lowest is right, whichever was read last
+        values["params"] = {**row["params"], **params, **defined.params_of(connection, uid)}
+    if set(tags) - set(row["tags"]):
+        values["tags"] = list(dict.fromkeys([*row["tags"], *tags]))
+    if name and row["cluster"] == "outside":
+        values["name"] = name
+    if progress:
+        values["progress"] = reduce(after, progress, row["progress"])
+    if host is not None:
+        values["provenance"] = {**(row["provenance"] or {}), **host}
+    if values:
+        connection.execute(update(experiments).where(experiments.c.uid == uid).values(**values))
+
+
+def retag(connection: Connection, uid: str, add: Iterable[str], remove: Iterable[str]) -> None:
+    """Adds tags at the end, then removes others; without the blanks around them."""
+    row = get(connection, uid)
+    gone = {tag.strip() for tag in remove}
+    kept = [tag for tag in dict.fromkeys([*row["tags"], *(tag.strip() for tag in add)]) if tag.strip() not in gone]
+    if kept != row["tags"]:
+        connection.execute(update(experiments).where(experiments.c.uid == uid).values(tags=kept))
+
+
+def set_provenance(connection: Connection, uid: str, provenance: Mapping[str, Any]) -> None:
+    connection.execute(update(experiments).where(experiments.c.uid == uid).values(provenance=dict(provenance)))
+
+
+def origin_keys(connection: Connection) -> dict[str, bool]:
+    """Which runs outside Shoal are experiments already, and whether they are read to their end."""
+    query = select(experiments.c.origin_key, experiments.c.tracked).where(experiments.c.origin_key.is_not(None))
+    return {key: bool(tracked) for key, tracked in connection.execute(query)}
+
+
+def of_origin(connection: Connection, key: str) -> Row | None:
+    found = _rows(connection, select(experiments).where(experiments.c.origin_key == key))
+    return found[0] if found else None
+
+
+def ages(connection: Connection) -> Sequence[Row]:
+    """What has to be known of every experiment to tell which are kept; also of those that are not over."""
+    columns = ("uid", "number", "state", "tracked", "tags", "created", "finished")
+    return _rows(connection, select(*(experiments.c[name] for name in columns)))
+
+
+def read_again(connection: Connection, row: Row) -> None:
+    """A run outside Shoal that was over and has more to tell."""
+    change(connection, row, RUNNING, "", tracked=False, finished=None, first_failure=None)
+
+
+def extend_plan(connection: Connection, row: Row, places: Sequence[Row]) -> None:
+    """Replicas that only showed themselves by writing."""
+    known = row["plan"]["replicas"]
+    if sorted(entry["replica"] for entry in known) != sorted(entry["replica"] for entry in places):
+        plan = {**row["plan"], "replicas": sorted(places, key=lambda entry: (entry["rank"], entry["replica"]))}
+        connection.execute(update(experiments).where(experiments.c.uid == row["uid"]).values(plan=plan))
 
 
 def remove(connection: Connection, uid: str) -> None:

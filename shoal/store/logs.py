@@ -87,12 +87,12 @@ class Line:
 
 def size(directory: Directory) -> int:
     """The offset of the byte that will come next."""
-    return _look(directory).end
+    return look(directory).end
 
 
 def closed(directory: Directory) -> bool:
     """Whether the writer has ended properly: nothing will follow."""
-    return _look(directory).closed
+    return look(directory).closed
 
 
 def read(directory: Directory, start: int, limit: int) -> list[Chunk | Gap]:
@@ -100,7 +100,7 @@ def read(directory: Directory, start: int, limit: int) -> list[Chunk | Gap]:
     found: list[Chunk | Gap] = []
     if limit <= 0:
         return found
-    for item in _walk(_look(directory), start, min(CHUNK, limit)):
+    for item in walk(look(directory), start, min(CHUNK, limit)):
         if isinstance(item, Gap):
             found.append(item)
             continue
@@ -133,12 +133,12 @@ def entries(
     until: float | None = None,
 ) -> Iterator[Line | Gap]:
     """The same as `lines`, with the gaps between them."""
-    log = _look(directory)
+    log = look(directory)
     begin = start if since is None else max(start, _offset_at(log, since))
     # One byte more tells whether a line begins here; what the reading finds begun is then of the time before.
     inside = begin > start
     assembler = LineAssembler(inside=inside)
-    for item in _walk(log, begin - inside, CHUNK):
+    for item in walk(log, begin - inside, CHUNK):
         if isinstance(item, Gap):
             yield from _within(assembler.feed(item), begin, until)
             if item.end > begin:
@@ -159,11 +159,11 @@ def tail(directory: Directory, count: int, window: int = CHUNK // 4) -> list[Lin
     """
     if count <= 0:
         return []
-    log = _look(directory)
+    log = look(directory)
     while True:
         start = max(log.end - window, 0)
-        assembled = _assembled(_walk(log, start, CHUNK), LineAssembler(inside=start > 0))
-        found = heapq.nlargest(count, assembled, key=lambda line: line.end)
+        made = assembled(walk(log, start, CHUNK), LineAssembler(inside=start > 0))
+        found = heapq.nlargest(count, made, key=lambda line: line.end)
         certain = len(found) == count and not any(line.doubtful for line in found)
         if certain or start == 0 or window > (count + 1) * LONGEST:
             return [line.line for line in reversed(found)]
@@ -178,16 +178,16 @@ def find(
     Bytes mean themselves, and are found much faster than a pattern.
     """
     search = re.compile(re.escape(pattern) if isinstance(pattern, bytes) else pattern).search
-    items = _walk(_look(directory), start, CHUNK)
+    items = walk(look(directory), start, CHUNK)
     if isinstance(pattern, bytes):
         items = (part for item in items for part in _without_lines_that_lack(pattern, item))
-    matching = (line for line, _, _ in _assembled(items, LineAssembler()) if search(line.text))
+    matching = (line for line, _, _ in assembled(items, LineAssembler()) if search(line.text))
     return islice(matching, limit)
 
 
 def offset_at(directory: Directory, time: float) -> int:
     """The offset of the first byte that came at this time or later; the size of the log if there is none yet."""
-    return _offset_at(_look(directory), time)
+    return _offset_at(look(directory), time)
 
 
 class LineAssembler:
@@ -213,7 +213,7 @@ class LineAssembler:
         """The lines that have begun and will not be finished, in the order in which they began."""
         return [line for line, _, doubtful in self._rest() if not doubtful]
 
-    def _feed(self, item: Chunk | Gap) -> Iterator[_Assembled]:
+    def _feed(self, item: Chunk | Gap) -> Iterator[Assembled]:
         if isinstance(item, Gap):
             yield from self._rest()
             self._inside = False  # what comes after a gap is given, even if it is the rest of a line
@@ -227,19 +227,19 @@ class LineAssembler:
             if stream in self._open or len(part) > LONGEST:
                 yield from self._add(item, offset, part)
                 line = self._open.pop(stream)
-                yield _Assembled(line.seal(stream, True), end, self._doubtful(stream))
+                yield Assembled(line.seal(stream, True), end, self._doubtful(stream))
             else:
-                yield _Assembled(Line(offset, item.time, stream, part, True), end, self._doubtful(stream))
+                yield Assembled(Line(offset, item.time, stream, part, True), end, self._doubtful(stream))
             self._known.add(stream)
             offset = end
         yield from self._add(item, offset, parts[-1])
 
-    def _add(self, item: Chunk, offset: int, text: bytes) -> Iterator[_Assembled]:
+    def _add(self, item: Chunk, offset: int, text: bytes) -> Iterator[Assembled]:
         """Add to the open line of the stream; gives the pieces that it is too long for."""
         while text:
             line = self._open.get(item.stream)
             if line is not None and len(line.text) == LONGEST:
-                yield _Assembled(line.seal(item.stream, False), line.end, self._doubtful(item.stream))
+                yield Assembled(line.seal(item.stream, False), line.end, self._doubtful(item.stream))
                 line = None
             if line is None:
                 line = self._open[item.stream] = _OpenLine(offset, item.time, bytearray(), offset)
@@ -249,16 +249,16 @@ class LineAssembler:
             line.text += part
             line.end = offset
 
-    def _rest(self) -> Iterator[_Assembled]:
+    def _rest(self) -> Iterator[Assembled]:
         for stream, line in sorted(self._open.items(), key=lambda item: item[1].offset):
-            yield _Assembled(line.seal(stream, False), line.end, self._doubtful(stream))
+            yield Assembled(line.seal(stream, False), line.end, self._doubtful(stream))
         self._open.clear()
 
     def _doubtful(self, stream: int) -> bool:
         return self._inside and stream not in self._known
 
 
-class _Assembled(NamedTuple):
+class Assembled(NamedTuple):
     """A line, the offset after its last byte, and whether its beginning may lie before the reading began."""
 
     line: Line
@@ -277,7 +277,7 @@ class _OpenLine:
         return Line(self.offset, self.time, stream, bytes(self.text), complete)
 
 
-def _assembled(items: Iterable[Chunk | Gap], assembler: LineAssembler) -> Iterator[_Assembled]:
+def assembled(items: Iterable[Chunk | Gap], assembler: LineAssembler) -> Iterator[Assembled]:
     for item in items:
         yield from assembler._feed(item)
     yield from assembler._rest()
@@ -301,7 +301,7 @@ def _within(found: list[Line], begin: int, until: float | None) -> Iterator[Line
 
 
 @dataclass(frozen=True)
-class _Log:
+class Log:
     """What a log was at one moment; bytes before `end` never change, they can only go."""
 
     directory: str
@@ -314,7 +314,7 @@ class _Log:
         return os.path.join(self.directory, segment_name(number))
 
 
-def _look(directory: Directory) -> _Log:
+def look(directory: Directory) -> Log:
     directory = os.fspath(directory)
     try:
         numbers = tuple(segment_numbers(os.listdir(directory)))
@@ -333,9 +333,9 @@ def _look(directory: Directory) -> _Log:
             continue
         end = last * segment + length
         if record and record.flags & CLOSED:
-            return _Log(directory, segment, numbers[:count], max(end, record.offset), True)
-        return _Log(directory, segment, numbers[:count], end, False)
-    return _Log(directory, SEGMENT, (), 0, False)
+            return Log(directory, segment, numbers[:count], max(end, record.offset), True)
+        return Log(directory, segment, numbers[:count], end, False)
+    return Log(directory, SEGMENT, (), 0, False)
 
 
 class _Index:
@@ -377,7 +377,7 @@ class _Index:
             yield from map(Record._make, RECORD.iter_unpack(data[: len(data) // RECORD.size * RECORD.size]))
 
 
-def _walk(log: _Log, start: int, chunk: int) -> Iterator[Chunk | Gap]:
+def walk(log: Log, start: int, chunk: int) -> Iterator[Chunk | Gap]:
     """Everything from an offset on, in chunks of at most this size; gaps of one reason that meet are one gap."""
     open_gap: Gap | None = None
     for item in _pieces(log, max(start, 0), chunk):
@@ -396,7 +396,7 @@ def _walk(log: _Log, start: int, chunk: int) -> Iterator[Chunk | Gap]:
         yield open_gap
 
 
-def _pieces(log: _Log, position: int, chunk: int) -> Iterator[Chunk | Gap]:
+def _pieces(log: Log, position: int, chunk: int) -> Iterator[Chunk | Gap]:
     while position < log.end:
         number = position // log.segment
         border = min((number + 1) * log.segment, log.end)
@@ -411,7 +411,7 @@ def _pieces(log: _Log, position: int, chunk: int) -> Iterator[Chunk | Gap]:
             position = end
 
 
-def _pieces_of_segment(log: _Log, number: int, position: int, border: int, chunk: int) -> Iterator[Chunk | Gap]:
+def _pieces_of_segment(log: Log, number: int, position: int, border: int, chunk: int) -> Iterator[Chunk | Gap]:
     """What there is of a segment between two offsets; nothing if it was deleted."""
     with ExitStack() as stack:
         try:
@@ -452,7 +452,7 @@ def _ranges(records: Iterator[Record], border: int) -> Iterator[tuple[Record, in
         current = following
 
 
-def _reason(log: _Log, number: int) -> Literal["cap", "lost"]:
+def _reason(log: Log, number: int) -> Literal["cap", "lost"]:
     """Why a segment, or the rest of it, is not there."""
     if number in log.numbers and os.path.exists(log.data(number)):
         return "lost"
@@ -467,7 +467,7 @@ def _reason(log: _Log, number: int) -> Literal["cap", "lost"]:
     return "lost" if last and last.flags & LOST else "cap"
 
 
-def _offset_at(log: _Log, time: float) -> int:
+def _offset_at(log: Log, time: float) -> int:
     for number in log.numbers:
         try:
             with _Index(log.directory, number) as index:

@@ -14,7 +14,6 @@ from typing import Any
 
 from shoal.client import Client
 from shoal.home import read_server
-from shoal.launcher import processes
 from shoal.states import FINAL
 from tests.running import until
 
@@ -117,13 +116,6 @@ class Served:
         word = self.run(THREE.format(command=command), oversubscribe=True)
         self.finished(word)
         return word
-
-    def end(self) -> None:
-        """Ends the server and waits until it is gone."""
-        pid = self.pid
-        started = processes.start_time(pid)
-        self.client.end_server()
-        until(lambda: started is None or not processes.alive(pid, started), "the end of the server")
 
     def operations(self) -> list[tuple[str, str, dict[str, Any]]]:
         """(method, path, description) of everything that the OpenAPI document tells of."""

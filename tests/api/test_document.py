@@ -16,7 +16,9 @@ from tests.running import until
     ("method", "path", "body", "status", "what"),
     [
         ("GET", "/api/experiments/nobody", None, 404, "there is no experiment 'nobody'"),
-        ("GET", "/nowhere", None, 404, "GET /nowhere: Not Found"),
+        ("GET", "/api/nowhere", None, 404, "GET /api/nowhere: Not Found"),
+        ("GET", "/nowhere.txt", None, 404, "there is no /nowhere.txt"),
+        ("PUT", "/nowhere", None, 405, "PUT /nowhere: Method Not Allowed"),
         ("GET", "/api/experiments/", None, 404, "GET /api/experiments/: Not Found"),
         ("PUT", "/api/experiments", None, 405, "PUT /api/experiments: Method Not Allowed"),
         ("GET", "/api/experiments?limit=0", None, 422, "query.limit: Input should be greater than or equal to 1"),

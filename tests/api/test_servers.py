@@ -6,6 +6,7 @@ import json
 import shutil
 import socket
 import ssl
+import struct
 import subprocess
 import sys
 import threading
@@ -18,8 +19,10 @@ import httpx
 import pytest
 
 from shoal.client import Client, alive
+from shoal.errors import Unavailable, UsageError
 from shoal.home import read_server
 from tests.api.speaking import THREE, Gate, Served
+from tests.clusters.daemons import free_ports
 from tests.conftest import clear
 from tests.running import SHOAL, shoal, until
 
@@ -63,7 +66,7 @@ def test_two_homes_do_not_disturb_each_other(alone: Served, tmp_path: Path) -> N
         second = other.quick("echo other")
         assert [e["id"] for e in alone.client.experiments()] == [first]
         assert [e["id"] for e in other.client.experiments()] == [second]
-        other.end()
+        other.client.end_server()
         clear(place)
         gate.open(3)
         assert alone.finished(first)["state"] == "succeeded"
@@ -74,7 +77,7 @@ def test_two_homes_do_not_disturb_each_other(alone: Served, tmp_path: Path) -> N
 def test_links_survive_a_restart(alone: Served) -> None:
     word = alone.quick("echo hello")
     before = alone.written
-    alone.end()
+    alone.client.end_server()
     after = Served(alone.home, Client(alone.home))
     assert after.pid != before["pid"]
     assert (after.written["url"], after.token) == (before["url"], before["token"])
@@ -84,7 +87,7 @@ def test_links_survive_a_restart(alone: Served) -> None:
 def test_whoever_comes_while_a_server_ends_gets_the_next(alone: Served) -> None:
     before = alone.pid
     with alone.open("GET", "/api/events"):  # it waits a while for those who listen
-        alone.client.end_server()
+        alone.ask("POST", "/api/server/stop")
         until(lambda: alive(alone.home) is None, "that it does not answer any more")
         assert Client(alone.home).server()["pid"] != before
 
@@ -92,7 +95,7 @@ def test_whoever_comes_while_a_server_ends_gets_the_next(alone: Served) -> None:
 def test_another_port_is_taken_when_somebody_holds_the_last_one(alone: Served) -> None:
     """And whoever holds it is not shown the token."""
     port = alone.port
-    alone.end()
+    alone.client.end_server()
     with socket.create_server(("127.0.0.1", port)) as stranger:
         stranger.setblocking(False)
         again = Served(alone.home, Client(alone.home))
@@ -151,6 +154,32 @@ def test_a_wrong_address_is_a_clear_error(server: str, code: int, said: str) -> 
     assert "Traceback" not in result.stderr
 
 
+def test_a_question_to_a_connection_that_was_closed_meanwhile_is_asked_again(monkeypatch: Any) -> None:
+    """By a proxy, for example, that keeps idle ones for a shorter time than we do."""
+    nothing = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n[]"
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+
+        def answer() -> None:
+            for _ in range(2):
+                connection, _ = proxy.accept()
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(nothing)
+                    connection.recv(65536)
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        monkeypatch.setenv("SHOAL_SERVER", f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        with pytest.raises(UsageError, match="SHOAL_TOKEN is not"):
+            Client()
+        monkeypatch.setenv("SHOAL_TOKEN", "x")
+        client = Client()
+        assert [client.experiments(), client.experiments()] == [[], []]
+        with pytest.raises(Unavailable, match="cannot be reached"):
+            client.stop("x")
+
+
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("certificate")
@@ -162,14 +191,8 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def test_serve_answers_over_https(home: Path, certificate: Path) -> None:
-    port = free_port()
+    (port,) = free_ports(1)
     options = ["--host", "127.0.0.1", "--port", str(port), "--tls-cert", str(certificate / "cert.pem")]
     command = [SHOAL, "serve", *options, "--tls-key", str(certificate / "key.pem")]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
@@ -193,7 +216,7 @@ def test_serve_answers_over_https(home: Path, certificate: Path) -> None:
             # The command line of this home trusts the certificate that its server wrote down.
             assert json.loads(shoal("server", "status", "--json").stdout)["pid"] == written["pid"]
             assert Client(home).experiments() == []
-            assert "the server ends" in shoal("server", "stop").stdout
+            assert "the server has ended" in shoal("server", "stop").stdout
             assert process.wait(timeout=60) == 0
         finally:
             process.kill()
@@ -221,3 +244,71 @@ def test_a_server_that_cannot_start_says_so_before_it_tells_anybody(
     assert said.startswith("error: ")
     assert "Traceback" not in said
     assert not (home / "server.json").exists()
+
+
+def test_a_server_on_all_addresses_answers_to_each_and_to_names_of_the_settings(home: Path) -> None:
+    """To the address that a request came to, but to no other; and to no name that somebody else made up."""
+    home.mkdir()
+    (home / "config.toml").write_text('[server]\nhosts = ["Shoal.Lab", "proxy.lab:8443"]\n')
+    server = serve(home, "--host", "0.0.0.0")
+    try:
+        until(lambda: alive(home) or server.poll() is not None, "a server")
+        written = read_server(home)
+        assert written is not None
+        port = written["port"]
+        own = own_address()
+        expected = [
+            ("127.0.0.1", f"127.0.0.1:{port}", 200),
+            ("127.0.0.1", f"localhost:{port}", 200),
+            ("127.0.0.2", f"127.0.0.2:{port}", 200),
+            (own, f"{own}:{port}", 200),
+            ("127.0.0.1", f"{socket.gethostname().lower()}:{port}", 200),
+            ("127.0.0.1", f"shoal.lab:{port}", 200),
+            ("127.0.0.1", "shoal.lab", 200),
+            ("127.0.0.1", "proxy.lab:8443", 200),
+            ("127.0.0.1", "proxy.lab", 421),
+            ("127.0.0.1", f"{own}:{port + 1}", 421),
+            ("127.0.0.1", f"127.0.0.9:{port}", 421),
+            ("127.0.0.1", f"elsewhere.example:{port}", 421),
+        ]
+        for address, name, status in expected:
+            headers = {"host": name, "authorization": f"Bearer {written['token']}"}
+            answer = httpx.get(f"http://{address}:{port}/api/server", headers=headers, trust_env=False)
+            assert answer.status_code == status, (address, name)
+        assert shoal("ls", SHOAL_HOME=str(home)).returncode == 0
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+
+
+def own_address() -> str:
+    """One that is not of loopback, where there is one: nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
+        probe.connect(("192.0.2.1", 9))
+        return str(probe.getsockname()[0])
+    return "127.0.0.3"
+
+
+def test_names_that_are_no_list_are_refused(home: Path) -> None:
+    home.mkdir()
+    (home / "config.toml").write_text('[server]\nhosts = "shoal.lab"\n')
+    done = shoal("ls", SHOAL_HOME=str(home))
+    assert done.returncode == 2
+    assert "server.hosts: not a list of names" in done.stderr
+
+
+def test_code_is_given_to_who_may_write_to_its_experiment(alone: Served) -> None:
+    from shoal.server.trust import write_token
+
+    made = alone.client.create([("x.yml", "run: {cmd: 'true'}\n")], [], str(alone.home), {})["experiment"]
+    uid, sha = made["uid"], "ab" * 32
+    place = alone.home / "experiments" / made["id"] / "attempt-0"
+    place.mkdir(exist_ok=True)
+    (place / f"code-{sha}.tar.gz").write_bytes(b"packed")
+    path = f"/api/ingest/{uid}/0/code/{sha}"
+    mine = f"Bearer {write_token(alone.token, uid)}"
+    assert alone.ask("GET", path, authorization=mine).body == b"packed"
+    assert alone.ask("GET", path, authorization=f"Bearer {write_token(alone.token, 'another')}").status == 401
+    assert alone.ask("GET", path.replace(sha, "cd" * 32), authorization=mine).status == 404
+    assert alone.ask("GET", path.replace(sha, "../../shoal.db"), authorization=mine).status in (404, 405, 422)
+    assert alone.ask("GET", path.replace("/0/", "/7/"), authorization=mine).status == 404

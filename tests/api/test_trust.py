@@ -328,6 +328,8 @@ def canary(served: Served) -> Iterator[Path]:
         (place / "canary").mkdir()
         (place / "canary" / "file").write_text("alive")
     served.finished(served.run("name: canary-bird\nrun: {cmd: echo sung}"))
+    streams = "experiments/*/attempt-*/*/try-*/streams/*"
+    until(lambda: not list(served.home.glob(streams)), "that the server has taken in what was recorded")
     return served.home.parent
 
 

@@ -36,7 +36,7 @@ def page(place: Path) -> str:
         client.create([("queued.yml", hungry)], [], str(place), dict(os.environ))
     submitted = (time.monotonic() - started) / QUEUED
     rows.append((f"{QUEUED} experiments in the queue", *felt()))
-    for entry in client.experiments(1000):
+    for entry in client.experiments(limit=1000):
         client.stop(entry["id"], 0.0)
     go.touch()
     finished("1")

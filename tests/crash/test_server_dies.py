@@ -15,14 +15,16 @@ from tests import running
 from tests.conftest import ROOT, clear
 
 # Fails in its first attempt, succeeds in the second. Every start leaves a line outside the home: an independent count.
+# The master ends when the worker has begun: else that one would sometimes be stopped before it says a word.
 LIFE = """
 framework: none
 run:
   cmd: |
-    echo "$SHOAL_REPLICA attempt $SHOAL_ATTEMPT" >> {witness}
     echo "hello from $SHOAL_REPLICA"
-    [ "$SHOAL_ATTEMPT" != 0 ] || [ "$SHOAL_REPLICA" != master-0 ] || exit 3
+    echo "$SHOAL_REPLICA attempt $SHOAL_ATTEMPT" >> {witness}
     [ "$SHOAL_REPLICA" = master-0 ] || exec sleep 600
+    until grep -q "worker-0 attempt $SHOAL_ATTEMPT" {witness}; do sleep 0.02; done
+    [ "$SHOAL_ATTEMPT" != 0 ] || exit 3
 environment: {{replicas: {{n_workers: 1}}}}
 restart: {{policy: experiment, max: 2}}
 grace: {{stop: 5s, finish: 0s}}
@@ -43,6 +45,8 @@ def live(place: Path, die_at: int) -> tuple[Any, list[str]]:
         word = "1"  # it died while it answered: the experiment is there all the same
     shown = running.until(lambda: over(home, word), "the end of its life")
     client = Client(home)
+    kept = home / "experiments" / shown["id"] / "environment.json"
+    running.until(lambda: not kept.exists(), "the removal of its variables")  # the last step, after the end is known
     logs = {f"{line['replica']} {line['attempt']}: {line['text']}" for line in client.logs(word)}
     running.nothing_left(home)
     seen = {
@@ -53,7 +57,6 @@ def live(place: Path, die_at: int) -> tuple[Any, list[str]]:
         "logs": sorted(logs),
         "starts": sorted(witness.read_text().splitlines()),
         "cluster": client.clusters()[0]["used_cpu"],
-        "environment kept": (home / "experiments" / shown["id"] / "environment.json").exists(),
     }
     clear(home)
     return seen, record.read_text().splitlines()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from shoal.backends.local.files import SERVER_LOCK
+from shoal.client import Client
 from tests import running
 from tests.running import SHOAL, finished, kill, launchers_of, lines_of, nothing_left, shepherd_of, show, submit, until
 
@@ -24,6 +28,10 @@ run:
 environment: {{replicas: {{n_workers: 2, master: false}}}}
 grace: {{stop: 10s}}
 """
+FAILS_ONCE = (
+    PATIENT.replace("echo goodbye", 'echo goodbye; [ "$SHOAL_ATTEMPT" = 1 ]')
+    + "restart: {{policy: experiment, max: 1}}\n"
+)
 
 HUPS = [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL]
 
@@ -31,6 +39,15 @@ HUPS = [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL]
 @pytest.fixture
 def go(tmp_path: Path) -> Path:
     return tmp_path / "go"
+
+
+def finished_alone(home: Path, word: str) -> Any:
+    """The experiment, whose second attempt nobody asked for; no question of ours starts a server before its end."""
+    second = running.attempt_directory(home, word, 1)
+    until(lambda: (second / "result.json").exists(), "the second attempt")
+    found = finished(word)
+    assert found["state"] == "succeeded"
+    return found
 
 
 def start(tmp_path: Path, go: Path, more: str = "") -> str:
@@ -83,9 +100,13 @@ class TestCommandLine:
 
 
 def on_a_terminal(place: Path, command: str, interrupts: int) -> tuple[int, str]:
-    """Runs a command on two nodes on a terminal; types Ctrl-C once it has said hello, and again once answered."""
+    """Runs a command on two nodes on a terminal; types Ctrl-C once both are ready, and again once answered.
+
+    The command is ready where it says `echo hello`: what it does before, it has done on both nodes.
+    """
     file = place / "experiment.yml"
-    text = f"framework: none\nrun:\n  cmd: |\n    {command}\n"
+    ready = f"touch {place}/$SHOAL_INDEX; until [ -e {place}/0 -a -e {place}/1 ]; do sleep 0.02; done; echo hello"
+    text = f"framework: none\nrun:\n  cmd: |\n    {command.replace('echo hello', ready)}\n"
     file.write_text(text + "environment: {replicas: {n_workers: 2, master: false}}\ngrace: {stop: 60s}\n")
     process, terminal = pty.fork()
     if process == 0:
@@ -137,17 +158,54 @@ class TestServer:
         expected = [f"worker-{index} | {word}\n" for index in (0, 1) for word in ("goodbye", "hello")]
         assert sorted([*first, *rest.splitlines(keepends=True)]) == sorted(expected)
 
+    def test_who_follows_the_log_goes_on_following(self, home: Path, tmp_path: Path, go: Path) -> None:
+        word = start(tmp_path, go)
+        following = subprocess.Popen([SHOAL, "logs", "-f", word], stdout=subprocess.PIPE, text=True)
+        assert following.stdout is not None
+        first = [following.stdout.readline(), following.stdout.readline()]
+        kill(running.server_pid(home))
+        go.touch()
+        rest, _ = following.communicate(timeout=120)
+        assert following.returncode == 0
+        expected = [f"worker-{index} | {text}\n" for index in (0, 1) for text in ("goodbye", "hello")]
+        assert sorted([*first, *rest.splitlines(keepends=True)]) == sorted(expected)
+
+    @pytest.mark.parametrize(
+        "ask",
+        [
+            pytest.param(lambda client, word: client.show(word)["id"] == word, id="an answer"),
+            pytest.param(lambda client, word: len(list(client.logs(word))) == 2, id="lines"),
+            pytest.param(lambda client, word: next(client.follow(word)), id="frames"),
+        ],
+    )
+    def test_who_asks_next_starts_another(self, home: Path, tmp_path: Path, go: Path, ask: Any) -> None:
+        word = start(tmp_path, go)
+        client = Client()
+        kill(running.server_pid(home))
+        assert ask(client, word)
+        goes_on(home, word, go)
+
     def test_a_new_attempt_starts_although_the_server_is_dead(self, home: Path, tmp_path: Path, go: Path) -> None:
         """The shepherd starts a server when a new attempt is due and none lives."""
-        text = PATIENT.format(go=go).replace("echo goodbye", 'echo goodbye; [ "$SHOAL_ATTEMPT" = 1 ]')
-        word = submit(tmp_path, text + "restart: {policy: experiment, max: 1}\n")
+        word = submit(tmp_path, FAILS_ONCE.format(go=go))
         running.running(word)
         kill(running.server_pid(home))
         go.touch()
-        second = running.attempt_directory(home, word, 1)
-        until(lambda: (second / "result.json").exists(), "the second attempt, which nobody asked for")
-        assert finished(word)["state"] == "succeeded"
-        assert finished(word)["attempt"] == 1
+        assert finished_alone(home, word)["attempt"] == 1
+
+    def test_a_new_attempt_starts_although_the_server_takes_its_time_to_die(
+        self, home: Path, tmp_path: Path, go: Path
+    ) -> None:
+        """What was killed holds its lock until its last thread is gone: so does this test in its place."""
+        word = submit(tmp_path, FAILS_ONCE.format(go=go))
+        running.running(word)
+        kill(running.server_pid(home))
+        with (home / SERVER_LOCK).open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            go.touch()
+            result = running.attempt_directory(home, word) / "result.json"
+            until(result.exists, "the end of the first attempt")
+        assert finished_alone(home, word)["attempt"] == 1
 
     def test_the_queue_goes_on_although_the_server_is_dead(self, home: Path, tmp_path: Path, go: Path) -> None:
         """The shepherd starts a server when others wait and none lives."""
@@ -185,6 +243,19 @@ class TestShepherd:
         kill(shepherd_of(home, word)["pid"])
         ends_as_failed(home, word, "its shepherd was killed")
 
+    def test_killed_its_replicas_are_asked_to_end_once(self, home: Path, tmp_path: Path, go: Path) -> None:
+        """Many trainers save at the first SIGTERM and give up at the second."""
+        saving = PATIENT.replace("echo hello", "trap 'echo saving' TERM; echo hello").replace("stop: 10s", "stop: 1h")
+        word = submit(tmp_path, saving.format(go=go))
+        until(lambda: lines_of(word).count("hello") == 2, "two hellos")
+        kill(shepherd_of(home, word)["pid"])
+        until(lambda: lines_of(word).count("saving") >= 2, "two that save")
+        go.touch()
+        end = finished(word)
+        assert (end["state"], end["reason"]) == ("failed", "its shepherd was killed")
+        assert [lines_of(word).count(line) for line in ("hello", "saving", "goodbye")] == [2, 2, 2]
+        nothing_left(home)
+
     def test_killed_with_a_restart_left_the_next_attempt_starts(self, home: Path, tmp_path: Path, go: Path) -> None:
         word = start(tmp_path, go, "restart: {policy: experiment, max: 1}\n")
         kill(shepherd_of(home, word)["pid"])
@@ -208,7 +279,10 @@ class TestShepherd:
     def test_both_and_the_server_killed_the_next_command_cleans_up(self, home: Path, tmp_path: Path, go: Path) -> None:
         word = start(tmp_path, go)
         written = shepherd_of(home, word)
-        for pid in (running.server_pid(home), written["twin"], written["pid"], *launchers_of(home, word).values()):
+        launchers = launchers_of(home, word).values()
+        for pid in launchers:
+            kill(pid, signal.SIGSTOP)  # else one that is told of the shepherd's death is faster than we are
+        for pid in (running.server_pid(home), written["twin"], written["pid"], *launchers):
             kill(pid)
         assert running.left_running(home)
         ends_as_failed(home, word, "its shepherd and its twin were killed")
@@ -236,16 +310,13 @@ class TestLauncher:
     def test_what_is_in_the_pipe_when_it_is_killed_is_kept(self, home: Path, tmp_path: Path, go: Path) -> None:
         text = PATIENT.format(go=go).replace("echo goodbye", "echo late; sleep 600")
         word = submit(tmp_path, text)
-        running.running(word)
+        until(lambda: lines_of(word).count("hello") == 2, "two hellos")
         launcher = launchers_of(home, word)["worker-1"]
         kill(launcher, signal.SIGSTOP)  # it reads no more: what is printed now stays in the pipe
         go.touch()
         until(lambda: lines_of(word, "worker-0").count("late") == 1, "the other's line")
         command = running.command_of(home, word, "worker-1")
-        until(
-            lambda: "sleep" in Path(f"/proc/{command}/task/{command}/children").read_text() or is_sleeping(command),
-            "its line",
-        )
+        until(lambda: is_sleeping(command), "its line")
         kill(launcher)
         finished(word)
         assert lines_of(word, "worker-1") == ["hello", "late"]
@@ -263,8 +334,8 @@ def is_sleeping(pid: int) -> bool:
     """Whether the command, or a child of it, is the `sleep 600` that comes after the line."""
     from shoal.launcher import processes
 
-    lines = [Path(f"/proc/{each}/cmdline") for each in (pid, *processes.descendants(pid))]
-    return any(b"600" in line.read_bytes() for line in lines if line.exists())
+    words = [processes._bytes(f"/proc/{each}/cmdline").split(b"\0") for each in (pid, *processes.descendants(pid))]
+    return any(found[:2] == [b"sleep", b"600"] for found in words)
 
 
 class TestReplica:

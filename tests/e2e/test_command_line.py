@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pty
+import select
+import signal
 import subprocess
 import sys
 import time
@@ -16,6 +18,7 @@ from tests.fixtures import HERE, WRONG
 
 SHOAL = str(Path(sys.executable).with_name("shoal"))
 LARGE = str(HERE / "experiments" / "tensorflow-large-section.yml")
+CONTROL_C = b"\x03"
 
 
 def shoal(*arguments: str, cwd: Path | None = None, text: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -137,7 +140,7 @@ def test_a_closed_pipe_is_no_complaint(unbuffered: str) -> None:
 
 
 def test_control_c_ends_it_with_130(tmp_path: Path) -> None:
-    output, status = on_a_terminal([SHOAL, "experiment", "create", "--worker-count", "2"], tmp_path, b"\x03")
+    output, status = on_a_terminal([SHOAL, "experiment", "create", "--worker-count", "2"], tmp_path, CONTROL_C)
     assert status == 130
     assert "Traceback" not in output
 
@@ -204,7 +207,11 @@ class TestWithoutAFile:
 
 
 def on_a_terminal(command: list[str], cwd: Path, typed: bytes) -> tuple[str, int]:
-    """What a command shows on a terminal where a person answers its first question, and its exit code."""
+    """What a command shows on a terminal where a person answers its first question, and its exit code.
+
+    Python does not hear a Ctrl-C that comes between the moment it shows a prompt and the moment it waits for an answer:
+    whoever pressed it presses it again.
+    """
     process, terminal = pty.fork()
     if process == 0:
         os.chdir(cwd)
@@ -214,6 +221,10 @@ def on_a_terminal(command: list[str], cwd: Path, typed: bytes) -> tuple[str, int
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         try:
+            if not select.select([terminal], [], [], 0.2)[0]:
+                if answered and typed == CONTROL_C:
+                    os.write(terminal, typed)
+                continue
             chunk = os.read(terminal, 4096)
         except OSError:
             break
@@ -223,6 +234,8 @@ def on_a_terminal(command: list[str], cwd: Path, typed: bytes) -> tuple[str, int
         if not answered and output.rstrip().endswith(b":"):
             os.write(terminal, typed)
             answered = True
+    else:
+        os.kill(process, signal.SIGKILL)
     _, status = os.waitpid(process, 0)
     os.close(terminal)
     return output.decode(), os.waitstatus_to_exitcode(status)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from shoal.launcher.logfile import LONG, LogWriter
 from shoal.logformat import CLOSED, HEADER, RECORD, Record, index_name, pack_record, segment_name, segment_numbers
 from shoal.store.logs import Chunk, Gap, Line, LineAssembler, closed, entries, find, lines, offset_at, read, size, tail
+from tests.conftest import at_most
 
 EVERYTHING = 1 << 40
 NO_CAP = 1 << 40
@@ -95,13 +96,13 @@ def half_written(directory: Path, kind: str) -> None:
 
 
 @given(st.lists(st.one_of(WRITES, WRITES, WRITES, FLUSHES, KILLS), max_size=30), SEGMENTS)
-@settings(max_examples=500)
+@settings(max_examples=at_most(500))
 def test_whoever_is_killed_what_was_printed_is_read_but_for_an_unfinished_line(steps: list[Step], segment: int) -> None:
     check_kills(steps, segment)
 
 
 @given(st.lists(st.one_of(WRITES, LONG_LINES, FLUSHES, KILLS), max_size=12), st.sampled_from([1000, LONG, LONG + 1]))
-@settings(max_examples=100)
+@settings(max_examples=at_most(100))
 def test_lines_that_are_too_long_to_wait_are_kept_too(steps: list[Step], segment: int) -> None:
     check_kills(steps, segment)
 
@@ -142,7 +143,7 @@ def check_kills(steps: list[Step], segment: int) -> None:
 
 
 @given(PRINTING, SEGMENTS, st.integers(2, 9), st.integers(0, 300), st.lists(st.integers(1, 50), min_size=1))
-@settings(max_examples=300)
+@settings(max_examples=at_most(300))
 def test_a_log_read_in_windows_is_the_log(
     steps: list[Step], segment: int, most: int, start: int, limits: list[int]
 ) -> None:
@@ -161,7 +162,7 @@ def test_a_log_read_in_windows_is_the_log(
 
 
 @given(PRINTING, st.sampled_from([11, 64]), st.integers(2, 9))
-@settings(max_examples=300)
+@settings(max_examples=at_most(300))
 def test_the_cap_keeps_head_and_tail_and_shows_the_gap(steps: list[Step], segment: int, most: int) -> None:
     with directories(2) as [capped, whole]:
         play(steps, [LogWriter(capped, segment, most * segment), LogWriter(whole, segment, NO_CAP)])
@@ -183,7 +184,7 @@ def test_the_cap_keeps_head_and_tail_and_shows_the_gap(steps: list[Step], segmen
     st.sampled_from([16, 64, 1000]),
     st.integers(1, 100),
 )
-@settings(max_examples=300)
+@settings(max_examples=at_most(300))
 def test_what_a_disk_refuses_is_a_gap_and_everything_else_is_in_its_place(
     turns: list[tuple[bool, list[Step]]], segment: int, room: int
 ) -> None:
@@ -218,7 +219,7 @@ def files_no_larger_than(length: int) -> Iterator[None]:
 
 
 @given(PRINTING, st.sampled_from([64, 1000]), st.integers(0, 1000))
-@settings(max_examples=300)
+@settings(max_examples=at_most(300))
 def test_bytes_that_come_later_never_change_what_was_read(steps: list[Step], segment: int, missing: int) -> None:
     """A reader may look when the index already speaks of bytes that are not there yet."""
     with directories(1) as [directory]:
@@ -232,7 +233,7 @@ def test_bytes_that_come_later_never_change_what_was_read(steps: list[Step], seg
 
 
 @given(PRINTING, SEGMENTS, st.integers(2, 9))
-@settings(max_examples=300)
+@settings(max_examples=at_most(300))
 def test_lines_are_those_of_each_stream_between_gaps(steps: list[Step], segment: int, most: int) -> None:
     with directories(1) as [directory]:
         play(steps, [LogWriter(directory, segment, most * segment)])
@@ -266,7 +267,7 @@ def tail_of(run: bytes) -> bytes | None:
     st.integers(1, 60),
     st.booleans(),
 )
-@settings(max_examples=500)
+@settings(max_examples=at_most(500))
 def test_the_tail_is_the_end_of_all_lines(
     steps: list[Step], segment: int, most: int, count: int, window: int, again: bool
 ) -> None:
@@ -289,7 +290,7 @@ def in_order_of_last_bytes(directory: Path) -> list[Line]:
 
 
 @given(PRINTING, st.sampled_from([11, 64, 1000]), st.floats(990, 1100), st.floats(0, 50))
-@settings(max_examples=500)
+@settings(max_examples=at_most(500))
 def test_times_choose_lines_by_their_first_byte(steps: list[Step], segment: int, since: float, duration: float) -> None:
     with directories(1) as [directory]:
         play(steps, [LogWriter(directory, segment, NO_CAP)])
@@ -303,7 +304,7 @@ def test_times_choose_lines_by_their_first_byte(steps: list[Step], segment: int,
 
 
 @given(PRINTING, st.sampled_from([11, 64, 1000]), st.binary(min_size=1, max_size=2), st.integers(0, 5))
-@settings(max_examples=200)
+@settings(max_examples=at_most(200))
 def test_what_is_found_is_in_the_lines(steps: list[Step], segment: int, pattern: bytes, limit: int) -> None:
     with directories(1) as [directory]:
         play(steps, [LogWriter(directory, segment, NO_CAP)])
@@ -313,7 +314,7 @@ def test_what_is_found_is_in_the_lines(steps: list[Step], segment: int, pattern:
 
 
 @given(PRINTING, st.sampled_from([11, 64, 1000]), st.integers(1, 50))
-@settings(max_examples=200)
+@settings(max_examples=at_most(200))
 def test_who_follows_a_log_gets_the_same_lines(steps: list[Step], segment: int, limit: int) -> None:
     clock = Clock()
     with directories(1) as [directory]:
@@ -336,7 +337,7 @@ def test_who_follows_a_log_gets_the_same_lines(steps: list[Step], segment: int, 
 
 
 @given(PRINTING)
-@settings(max_examples=200)
+@settings(max_examples=at_most(200))
 def test_an_index_ends_with_the_record_that_closes_the_log(steps: list[Step]) -> None:
     with directories(1) as [directory]:
         writer = LogWriter(directory, 64, NO_CAP)

@@ -23,6 +23,8 @@ from shoal.engine.decide import (
     Record,
     Restart,
     Snapshot,
+    Stage,
+    Staging,
     StopWish,
     Submit,
     decide,
@@ -140,7 +142,7 @@ QUEUES: dict[str, tuple[tuple[Experiment, ...], tuple[Action, ...]]] = {
     ),
     "what is lost still holds its place": (
         (
-            active(LOST, Observation(unreachable="no answer"), needs=Needs(cpu=4)),
+            active(LOST, Observation(unreachable="no answer"), reason="no answer", needs=Needs(cpu=4)),
             experiment(2, needs=Needs(cpu=1)),
         ),
         (Explain("u2", "waits for 1 cpu (0 of 4 free)"),),
@@ -239,10 +241,29 @@ LIVES: dict[str, tuple[Experiment, tuple[Action, ...]]] = {
         active(RUNNING, Observation(unreachable="no route to host"), recorded=KNOWN),
         (Record("u1", 0, (), LOST, "no route to host"),),
     ),
-    "it still does not answer": (active(LOST, Observation(unreachable="no route to host"), recorded=KNOWN), ()),
-    "lost and to be stopped: nobody can be asked": (
-        active(LOST, Observation(unreachable="no route to host"), stop=WISH),
+    "it still does not answer": (
+        active(LOST, Observation(unreachable="no route to host"), reason="no route to host", recorded=KNOWN),
         (),
+    ),
+    "it does not answer for another reason": (
+        active(LOST, Observation(unreachable="log in again"), reason="no route to host", recorded=KNOWN),
+        (Record("u1", 0, (), LOST, "log in again"),),
+    ),
+    "lost and to be stopped: the wish waits there for the cluster to come back": (
+        active(LOST, Observation(unreachable="no route to host"), reason="no route to host", stop=WISH),
+        (AskToStop("u1", "h1", WISH.reason, 30.0),),
+    ),
+    "lost, and the wish waits there": (
+        active(LOST, Observation(unreachable="no route", stop_grace=30.0), reason="no route", stop=WISH),
+        (),
+    ),
+    "lost with a cluster that nobody knows any more: there is no place for the wish": (
+        active(LOST, Observation(unreachable="no such cluster", unknown=True), reason="no such cluster", stop=WISH),
+        (),
+    ),
+    "lost with a cluster that nobody knows any more, and to be stopped now: it is given up": (
+        active(LOST, Observation(unreachable="no such cluster", unknown=True), stop=replace(WISH, grace=0.0)),
+        (Finish("u1", STOPPED, f"{WISH.reason}; given up: no such cluster"),),
     ),
     "lost and back": (
         active(LOST, Observation((RUNS,)), reason="no route to host", recorded=KNOWN),
@@ -485,6 +506,7 @@ def in_order(numbers: Iterable[int]) -> bool:
     return list(numbers) == sorted(numbers)
 
 
+@pytest.mark.slow
 @settings(max_examples=max(1, settings.default.max_examples // 5))
 @given(st.randoms(use_true_random=False))
 def test_whatever_happens_it_settles_and_in_the_end_everything_is_over(draw: random.Random) -> None:
@@ -520,3 +542,38 @@ def check(model: Model) -> None:
     assert sum(model.devices.values()) <= len(model.site.gpus)
     assert set(model.devices) == {row.uid for row in held}
     assert all(model.devices[row.uid] == row.needs.gpu for row in held if not row.oversubscribe)
+
+
+FAR = "fetching cifar10@v1: 120 of 600 MiB"
+STAGING: dict[str, tuple[Experiment, tuple[Action, ...]]] = {
+    "data that is not here is fetched, and nothing starts": (
+        experiment(1, STARTING, staging=Staging()),
+        (Stage("u1"),),
+    ),
+    "how far it is becomes the reason": (
+        experiment(1, STARTING, staging=Staging(begun=True, reason=FAR)),
+        (Record("u1", 0, (), STARTING, FAR),),
+    ),
+    "what has been said is not said again": (
+        experiment(1, STARTING, reason=FAR, staging=Staging(begun=True, reason=FAR)),
+        (),
+    ),
+    "what cannot be fetched fails the experiment": (
+        experiment(1, STARTING, staging=Staging(begun=True, failed=True, reason="cifar10@v1: not allowed")),
+        (Finish("u1", FAILED, "cifar10@v1: not allowed"),),
+    ),
+    "a wish to stop is carried out at once": (
+        experiment(1, STARTING, stop=WISH, staging=Staging(begun=True, reason=FAR)),
+        (Finish("u1", STOPPED, WISH.reason),),
+    ),
+    "in a later attempt as well": (
+        experiment(1, RESTARTING, attempt=1, staging=Staging()),
+        (Stage("u1"),),
+    ),
+    "when everything is here it is submitted": (experiment(1, STARTING), (Submit("u1", 0),)),
+}
+
+
+@pytest.mark.parametrize(("given_", "expected"), STAGING.values(), ids=STAGING)
+def test_data_and_code_come_before_replicas(given_: Experiment, expected: tuple[Action, ...]) -> None:
+    assert ask(given_).actions == expected

@@ -430,6 +430,7 @@ def test_the_boot_has_a_name() -> None:
     assert uuid.UUID(processes.boot_id())
 
 
+@pytest.mark.slow
 @given(st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"]), max_size=15))
 def test_a_process_may_have_any_name(name: str) -> None:
     line = f"4711 ({name}) S 4700 4711 4699 34816 4711 4194304 1 2 3 4 5 6 7 8 20 0 3 0 98765 1 2\n"

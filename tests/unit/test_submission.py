@@ -46,10 +46,7 @@ WRONG = {
             "a.yml:7:7: environment.secret_refs: there is no secret 'hub'",
         ],
     ),
-    "data sets": (
-        "data:\n- {dataset: cifar10}\n",
-        ["a.yml:5:1: data: data sets cannot be mounted yet"],
-    ),
+    "a snapshot of code": ("code: {snapshot: abc}\n", ["a.yml:4:18: code.snapshot: snapshots are not kept yet"]),
     "all of it at once, in the order of the file": (
         "code: src\nenvironment: {secret_refs: [gcs]}\n",
         [
@@ -73,10 +70,10 @@ def test_the_hint_names_the_secrets_there_are(tmp_path: Path) -> None:
     assert problem.hint == "add a section [gcs] to secrets.toml in the home; known: aws, wandb"
 
 
-@pytest.mark.parametrize("code", ["{git: 'https://example.org/a.git'}", "{snapshot: abc}"])
-def test_code_from_elsewhere_is_not_here_yet(tmp_path: Path, code: str) -> None:
-    with pytest.raises(Unavailable, match="cannot be fetched yet"):
-        submit(tmp_path, f"code: {code}\n")
+@pytest.mark.parametrize("text", ["code: {git: 'https://example.org/a.git'}\n", "data: [{dataset: cifar10}]\n"])
+def test_what_has_to_be_fetched_needs_somebody_who_knows_where_it_is(tmp_path: Path, text: str) -> None:
+    with pytest.raises(Unavailable, match="cannot be fetched here"):
+        submit(tmp_path, text)
 
 
 LARGE = "framework: none\nenvironment: {replicas: {n_workers: 3, default_worker: {resources: {cpu: {requests: 2}}}}}\n"

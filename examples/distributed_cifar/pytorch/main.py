@@ -18,6 +18,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
+import shoal
+
 
 def main():
     args = arguments()
@@ -40,6 +42,7 @@ def main():
         for step, (images, labels) in enumerate(batches):
             loss = nn.functional.cross_entropy(model(pixels(images, device)), labels.to(device))
             losses.append(mean_of_all(loss))
+            shoal.log(loss=loss.item())
             if step % max(1, len(batches) // 2) == 0:
                 say(f"rank {rank}  epoch {epoch}  step {step:3}  loss {loss.item():.4f}")
             optimizer.zero_grad()

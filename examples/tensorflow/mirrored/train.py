@@ -5,6 +5,8 @@ import sys
 
 import tensorflow as tf
 
+import shoal
+
 BATCH, FEATURES = 64, 8
 
 
@@ -39,6 +41,7 @@ def main():
     for number in range(args.steps + 1):
         own, last = step(batches)
         first = last if first is None else first
+        shoal.log(loss=float(own), step=number)
         if number % 20 == 0:
             print(f"{name}  step {number:3}  loss {own:.4f}, of all replicas {last:.4f}")
 

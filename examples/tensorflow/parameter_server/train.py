@@ -9,6 +9,8 @@ import sys
 
 import tensorflow as tf
 
+import shoal
+
 BATCH, FEATURES = 64, 8
 
 
@@ -51,6 +53,7 @@ def train(cluster, rate, steps):
         losses = [coordinator.schedule(step, args=(number, batches)) for number in numbers[start : start + 20]]
         coordinator.join()
         means.append(sum(loss.fetch() for loss in losses) / len(losses))
+        shoal.log(loss=float(means[-1]), step=start + len(losses))
         print(f"steps {start} to {start + len(losses) - 1}  loss {means[-1]:.4f}")
 
     fell = means[-1] < means[0] / 10

@@ -18,6 +18,7 @@ from shoal.backends.local import files
 from shoal.frameworks import Run, environment
 from shoal.launcher import processes
 from shoal.launcher.replica import read_json, write_json
+from shoal.launcher.stacks import Answer, collect
 from shoal.plan import Replica, topology
 from shoal.states import Outcome, Status
 
@@ -112,6 +113,12 @@ class LocalBackend:
             "memory_from": launch.limits_from.get(replica.name, ""),
         }
 
+    def assumed(self) -> str:
+        return ""
+
+    def lacks(self, path: str, experiment: str) -> str:
+        return "" if os.path.exists(path) else f"{path} is not there any more"
+
     def submit(self, request: LocalRequest) -> Handle:
         launch = request.launch
         directory = self.home / "experiments" / launch.experiment / f"attempt-{launch.attempt}"
@@ -122,6 +129,9 @@ class LocalBackend:
             write_json(str(directory / files.REQUEST), request.content)
         self._start_shepherd(str(directory))
         return f"local:{request.content['node']}/{processes.boot_id()}/{launch.experiment}/{launch.attempt}"
+
+    def start(self, launch: Launch, site: Site) -> Handle:
+        return self.submit(self.render(launch, site))
 
     def _start_shepherd(self, directory: str) -> None:
         """A second shepherd for the same attempt finds the lock or the traces of the first, and starts nothing."""
@@ -181,6 +191,17 @@ class LocalBackend:
         written = read_json(os.path.join(directory, files.SHEPHERD))
         if written is not None and processes.alive(written["pid"], written["start_time"]):
             os.kill(written["pid"], signal.SIGUSR1)
+
+    def stacks(self, handle: Handle) -> tuple[list[Answer], list[str]]:
+        directory = str(self.directory(handle))
+        newest = {status.replica: status.try_ for status in self._observe(handle).statuses}
+        return collect((name, Path(files.try_directory(directory, name, try_))) for name, try_ in newest.items())
+
+    def sweep(self) -> None:
+        """Nothing: whatever a shepherd leaves, it is looked for when it is asked about."""
+
+    def close(self) -> None:
+        """Nothing: shepherds do not need the server."""
 
     def directory(self, handle: Handle) -> Path:
         experiment, attempt = handle.split("/")[-2:]

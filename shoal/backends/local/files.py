@@ -15,6 +15,7 @@ import os
 from typing import Any
 
 REQUEST, SHEPHERD, STATES, STOP, RESULT = "request.json", "shepherd.json", "states.jsonl", "stop.json", "result.json"
+RESUME = "resume.json"  # beside the attempts: the checkpoint of another experiment that this one goes on from
 WAKE = "wake.sock"  # in the home: a datagram tells the server to look
 WAITING = "waiting"  # in the home: exists while experiments wait in the queue
 SERVER_LOCK = "server.lock"  # in the home: locked while a server lives

@@ -34,7 +34,7 @@ from shoal.frameworks import Run, Topology, environment
 from shoal.frameworks import Task as Peer
 from shoal.launcher import processes
 from shoal.launcher.limits import Kind, detect
-from shoal.launcher.logfile import LogWriter
+from shoal.launcher.logfile import LogWriter, last_lines
 from shoal.launcher.replica import STDERR, STDOUT, Task, read_json, write_json
 from shoal.launcher.replica import run as launch
 from shoal.states import (
@@ -53,8 +53,8 @@ from shoal.states import (
     normal_exit,
 )
 
-LAST_LINES = 60  # torchrun writes more than thirty below the traceback of the script
 HELD_BACK = (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+DYING = 10.0  # seconds in which a server that was killed is gone, also on a busy machine
 LAUNCHERS_END = 5.0  # what a launcher needs at most once its command is gone: the last lines, exit.json
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -77,6 +77,7 @@ class Shepherd:
         self.stopping: dict[str, str] = {}  # replica -> why it was told to stop
         self.stop_reason = ""
         self.stop_now = False
+        self.resumed: list[Any] = []  # the checkpoint that the replicas go on from, once somebody has looked
         self.began = time.time()
         self.signals, self.wake = os.pipe()
         self.caller = read_json(files.experiment_environment(directory)) or {}
@@ -136,19 +137,24 @@ class Shepherd:
             pipes=pipes,
             groups=self.groups,
         )
+        noted_down, note = os.pipe()
         # A stop that comes before the launcher can take note of it must wait, and not be lost.
         signal.pthread_sigmask(signal.SIG_BLOCK, HELD_BACK)
         pid = os.fork()
         if pid == 0:
-            _become_launcher(task)
+            os.close(note)
+            _become_launcher(task, noted_down)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_BACK)
-        for _, write_end in pipes:
-            os.close(write_end)
+        for end in (noted_down, *(write_end for _, write_end in pipes)):
+            os.close(end)
         self.tell_twin({"replica": name, "try": try_}, [pipes[0][0], pipes[1][0]])
         self.launchers[pid] = name
         self.pipes[name] = (pipes[0][0], pipes[1][0])
         status = Status(name, try_, RUNNING, node=self.request["node"], started=time.time())
         self.change(name, status, launcher=pid, launcher_start=processes.start_time(pid))
+        with suppress(BrokenPipeError):  # it was killed already
+            os.write(note, b".")
+        os.close(note)
 
     def tell_twin(self, message: dict[str, Any], pipes: Sequence[int] = ()) -> None:
         """Hands the pipes of a replica over, or says that they are not needed any more. A dead twin is no matter."""
@@ -168,6 +174,7 @@ class Shepherd:
             data=request["data"],
             streams=os.path.join(directory, "streams"),
             log_level=request["log_level"],
+            resume_from=self.resume_from(replica["name"], try_),
         )
         os.makedirs(run.replica_outputs, exist_ok=True)
         variables = dict(self.caller)
@@ -182,6 +189,17 @@ class Shepherd:
         if not request["oversubscribe"] or replica["devices"]:
             variables["CUDA_VISIBLE_DEVICES"] = ",".join(str(device) for device in replica["devices"])
         return variables
+
+    def resume_from(self, name: str, try_: int) -> str:
+        """The checkpoint to go on from. All replicas of an attempt start from the same one; a later try looks again."""
+        experiment = os.path.dirname(self.directory)
+        if not (try_ or self.request["attempt"] or os.path.exists(os.path.join(experiment, files.RESUME))):
+            return ""
+        from shoal.launcher import checkpoints  # a first start does without
+
+        if try_ or not self.resumed:
+            self.resumed = [checkpoints.newest(experiment)]
+        return checkpoints.path_for(self.resumed[0], name)
 
     def stop(self, name: str, reason: str) -> None:
         self.stopping.setdefault(name, reason)
@@ -237,7 +255,7 @@ class Shepherd:
             state, reason = FAILED, "its launcher got SIGTERM, and not from Shoal"
         else:
             state, reason = (SUCCEEDED if end["exit_code"] == 0 else FAILED), end["reason"]
-        lines = _last_lines(directory) if state == FAILED else ()
+        lines = last_lines(os.path.join(directory, "log")) if state == FAILED else ()
         self.change(
             name,
             Status(
@@ -282,18 +300,24 @@ class Shepherd:
         )
 
 
-def _become_launcher(task: Task) -> None:
-    """The child of a fork: a launcher, and nothing of the shepherd. Never returns."""
+def _become_launcher(task: Task, noted_down: int) -> None:
+    """The child of a fork: a launcher, and nothing of the shepherd. Never returns.
+
+    It starts nothing before the shepherd has noted it down and handed its pipes to the twin: who cleans up after a
+    shepherd that was killed meanwhile would not know of it, nor would it be told of a death before it asked for that.
+    """
     code = 70
     try:
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
-        keep: set[int] = {0, 1, 2, *task.pipes[0], *task.pipes[1]}
+        keep: set[int] = {0, 1, 2, noted_down, *task.pipes[0], *task.pipes[1]}
         for descriptor in [int(name) for name in os.listdir("/proc/self/fd")]:
             if descriptor not in keep:
                 with contextlib.suppress(OSError):
                     os.close(descriptor)
-        launch(task)
+        if os.read(noted_down, 1):  # nothing: the shepherd is gone
+            os.close(noted_down)
+            launch(task)
         code = 0
     except BaseException:  # noqa: BLE001  a fork must never return into the shepherd's loop
         traceback.print_exc()
@@ -314,25 +338,6 @@ def _signal(pid: int, number: int) -> None:
 
 def _noted(number: int, frame: Any) -> None:
     """A Python handler must exist for the wake-up pipe to be written."""
-
-
-def _last_lines(directory: str) -> tuple[str, ...]:
-    """The end of a log as text; the whole log is the store's to read."""
-    log = os.path.join(directory, "log")
-    try:
-        segments = sorted(name for name in os.listdir(log) if name.isdigit())
-    except FileNotFoundError:
-        return ()
-    data = b""
-    for name in reversed(segments):
-        with open(os.path.join(log, name), "rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - 16384))
-            data = file.read() + data
-        if data.count(b"\n") > LAST_LINES:
-            break
-    text = data.decode("utf-8", "replace").rstrip("\n")
-    return tuple(line.rpartition("\r")[2][:2000] for line in text.split("\n")[-LAST_LINES:]) if text else ()
 
 
 def _keep_what_is_in(pipes: Sequence[int], directory: str) -> None:
@@ -372,10 +377,9 @@ def clean_up(directory: str, request: dict[str, Any], reason: str, pipes: Pipes 
     for pid, start_time in launchers.items():
         if processes.alive(pid, start_time):
             _signal(pid, signal.SIGTERM)
+    _wait_for(launchers, policy.grace_stop + LAUNCHERS_END)
     processes.end(set(), [replica["uid"] for replica in request["replicas"]], policy.grace_stop)
-    deadline = time.time() + LAUNCHERS_END
-    while any(processes.alive(pid, start) for pid, start in launchers.items()) and time.time() < deadline:
-        time.sleep(0.01)
+    _wait_for(launchers, LAUNCHERS_END)
     for (name, try_), held in (pipes or {}).items():
         _keep_what_is_in(held, files.try_directory(directory, name, try_))
     statuses = []
@@ -398,6 +402,12 @@ def clean_up(directory: str, request: dict[str, Any], reason: str, pipes: Pipes 
     return outcome
 
 
+def _wait_for(launchers: dict[int, int], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while any(processes.alive(pid, start) for pid, start in launchers.items()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
 def why_gone(directory: str) -> str:
     written = read_json(os.path.join(directory, files.SHEPHERD))
     rebooted = written is not None and written["boot_id"] != processes.boot_id()
@@ -417,18 +427,30 @@ def _after_the_shepherd(status: Status, end: dict[str, Any] | None, reason: str)
     )  # fmt: skip
 
 
-def start_server_if_needed(home: str, request: dict[str, Any], outcome: Outcome) -> None:
-    """A new attempt is due, or others wait in the queue: somebody has to see to it."""
+def start_server_if_needed(directory: str, request: dict[str, Any], outcome: Outcome) -> None:
+    """Stays for a while when one lives: it may be about to die, and not look again."""
+    deadline = time.monotonic() + DYING
+    while needs_a_server(directory, request, outcome):
+        if not files.server_lives(request["home"]):
+            if os.fork() == 0:
+                os.setsid()
+                signal.pthread_sigmask(signal.SIG_SETMASK, ())
+                os.execv(sys.executable, [sys.executable, "-m", "shoal.server", "--home", request["home"]])
+            return
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.1)
+
+
+def needs_a_server(directory: str, request: dict[str, Any], outcome: Outcome) -> bool:
+    """Whether a new attempt is due and does not run yet, or others wait in the queue: somebody has to see to it."""
     policy = Policy.of(request["policy"])
     due = outcome.state == FAILED and policy.restart == "experiment" and request["attempt"] < policy.restart_max
-    waiting = os.path.exists(os.path.join(home, files.WAITING))
-    if (due or waiting) and not files.server_lives(home) and os.fork() == 0:
-        os.setsid()
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        os.execv(sys.executable, [sys.executable, "-m", "shoal.server", "--home", home])
+    following = os.path.join(os.path.dirname(directory), f"attempt-{request['attempt'] + 1}", files.SHEPHERD)
+    return (due and not os.path.exists(following)) or os.path.exists(os.path.join(request["home"], files.WAITING))
 
 
-def _twin(directory: str, request: dict[str, Any], shepherd: socket.socket) -> None:
+def _twin(directory: str, request: dict[str, Any], shepherd: socket.socket, shepherd_pid: int) -> None:
     """Waits until the shepherd is gone; if it left no result, cleans up after it. Never returns."""
     code = 0
     try:
@@ -445,11 +467,13 @@ def _twin(directory: str, request: dict[str, Any], shepherd: socket.socket) -> N
             if descriptors:
                 pipes[told["replica"], told["try"]] = descriptors
         if read_json(os.path.join(directory, files.RESULT)) is None:
+            while os.getppid() == shepherd_pid:  # its sockets close first; then every launcher is told of its death
+                time.sleep(0.001)
             outcome = clean_up(directory, request, "its shepherd was killed", pipes)
             poke = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             poke.setblocking(False)
             wake_server(poke)
-            start_server_if_needed(request["home"], request, outcome)
+            start_server_if_needed(directory, request, outcome)
     except BaseException:  # noqa: BLE001  a fork must never return into the shepherd's code
         traceback.print_exc()
         code = 70
@@ -486,7 +510,7 @@ def main(directory: str) -> None:
     if twin == 0:
         own_end.close()
         os.close(lock)
-        _twin(directory, request, twin_end)
+        _twin(directory, request, twin_end, shepherd)
     twin_end.close()
     own_end.setblocking(False)
     request["twin"] = twin
@@ -504,7 +528,7 @@ def main(directory: str) -> None:
     outcome = worker.run()
     write_json(os.path.join(directory, files.RESULT), outcome.json())
     wake_server(worker.poke)
-    start_server_if_needed(request["home"], request, outcome)
+    start_server_if_needed(directory, request, outcome)
 
 
 if __name__ == "__main__":

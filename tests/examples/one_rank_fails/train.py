@@ -15,5 +15,6 @@ for step in range(10):
     if step == 3 and os.environ["SHOAL_REPLICA"] == "worker-1":
         raise ValueError("worker-1 has had enough")
     loss.backward()  # the all-reduce
-    print(f"rank {rank}  step {step}")
+    print(f"rank {rank}  step {step}", flush=True)
+    dist.barrier()  # nobody is stopped before it has said so
 dist.destroy_process_group()

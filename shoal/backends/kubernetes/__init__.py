@@ -1,0 +1,1 @@
+"""Replicas as Jobs on Kubernetes, or through Kubeflow's training operator."""
