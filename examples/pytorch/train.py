@@ -7,6 +7,7 @@ import sys
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before a process group is made: its functions keep the one that they find
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -23,13 +24,23 @@ def main():
     rank, world = dist.get_rank(), dist.get_world_size()
     print(f"rank {rank} of {world}, in {os.environ.get('SHOAL_REPLICA', 'no replica')}")
 
+    losses = train(args.lr, args.steps, rank)
+    fell = losses[-1] < losses[0] / 2
+    if rank == 0:
+        print(f"loss fell from {losses[0]:.4f} to {losses[-1]:.4f}" if fell else "loss did not fall by half")
+    # Nobody holds the group any more, so its threads end here. At the end of the interpreter they could abort it.
+    dist.destroy_process_group()
+    return 0 if fell else 1
+
+
+def train(lr, steps, rank):
+    """The loss of all ranks at each step."""
     torch.manual_seed(0)
     model = DistributedDataParallel(nn.Sequential(nn.Linear(2, 32), nn.Tanh(), nn.Linear(32, 2)))
-    optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
+    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     points, classes = spirals(300, seed=rank)
-
     losses = []
-    for step in range(args.steps + 1):
+    for step in range(steps + 1):
         loss = nn.functional.cross_entropy(model(points), classes)
         losses.append(mean_of_all(loss))
         shoal.log(loss=loss.item(), step=step)
@@ -38,12 +49,7 @@ def main():
         optimizer.zero_grad()
         loss.backward()  # gradients are averaged over the ranks here
         optimizer.step()
-
-    fell = losses[-1] < losses[0] / 2
-    if rank == 0:
-        print(f"loss fell from {losses[0]:.4f} to {losses[-1]:.4f}" if fell else "loss did not fall by half")
-    dist.destroy_process_group()
-    return 0 if fell else 1
+    return losses
 
 
 def spirals(count, seed):

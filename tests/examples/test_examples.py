@@ -29,6 +29,7 @@ from tests.environments import PINS, CannotMake, environment
 SHOAL = Path(sys.executable).with_name("shoal")
 HERE = Path(__file__).parent
 EXAMPLES = ROOT / "examples"
+EXITS = HERE / "exits"  # scripts of PyTorch are asked how they end
 LARGE = ROOT / "tests" / "fixtures" / "experiments" / "tensorflow-large-section.yml"
 PATIENCE = 300
 
@@ -260,6 +261,7 @@ def run(*arguments: str, framework: str | None = None, cwd: Path = ROOT, **varia
     active = {
         "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
         "VIRTUAL_ENV": str(python.parent.parent),
+        "PYTHONPATH": str(EXITS),
     }
     done = shoal("run", *arguments, cwd=cwd, **active, **variables)
     return Done(done.returncode, done.stdout, done.stderr)

@@ -9,6 +9,7 @@ import pytest
 from shoal.client import Client
 from tests.conftest import ROOT
 from tests.environments import environment
+from tests.examples.test_examples import EXITS
 from tests.running import finished, shoal, submit
 
 FILE = """\
@@ -16,14 +17,14 @@ framework: pytorch
 run: {cmd: '%s train.py'}
 code: %s
 environment:
-  env_vars: {SLOW: '%d', MARKS: '%d', OMP_NUM_THREADS: '1', PYTHONPATH: '%s'}
+  env_vars: {SLOW: '%d', MARKS: '%d', OMP_NUM_THREADS: '1', PYTHONPATH: '%s:%s'}
   replicas: {n_workers: 3, master: false}
 """
 
 
 def trained(tmp_path: Path, *, slow: int, marks: bool) -> str:
     script = ROOT / "tests" / "examples" / "stragglers"
-    text = FILE % (environment("pytorch"), script, slow, marks, ROOT)
+    text = FILE % (environment("pytorch"), script, slow, marks, ROOT, EXITS)
     word = submit(tmp_path, text, "--oversubscribe")
     end = finished(word)
     assert end["state"] == "succeeded", "\n".join(end["first_failure"]["lines"])

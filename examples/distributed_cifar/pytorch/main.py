@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before a process group is made: its functions keep the one that they find
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
@@ -27,20 +28,31 @@ def main():
     use_gpu = torch.cuda.is_available()
     device = torch.device("cuda", args.local_rank) if use_gpu else torch.device("cpu")
     dist.init_process_group("nccl" if use_gpu else "gloo")
-    rank, world = dist.get_rank(), dist.get_world_size()
-    train = load(data, [f"data_batch_{number}" for number in range(1, 6)])
-    say(f"rank {rank} of {world}, local rank {args.local_rank}, on {device}: {len(train)} images")
+    rank = dist.get_rank()
+    losses = train(args, data, device, rank)
+    dist.barrier()  # rank 0 holds the store the others leave by
+    # Nobody holds the group any more, so its threads end here. At the end of the interpreter they could abort it.
+    dist.destroy_process_group()
+    fell = losses[-1] < losses[0]
+    if rank == 0:
+        say(f"loss fell from {losses[0]:.4f} to {losses[-1]:.4f}" if fell else "loss did not fall")
+    return 0 if fell else 1
 
+
+def train(args, data, device, rank):
+    """The mean loss of all ranks at each step."""
+    images = load(data, [f"data_batch_{number}" for number in range(1, 6)])
+    say(f"rank {rank} of {dist.get_world_size()}, local rank {args.local_rank}, on {device}: {len(images)} images")
     torch.manual_seed(0)
     model = DistributedDataParallel(network().to(device))
     optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
-    sampler = DistributedSampler(train)  # every rank sees its own part of each epoch
+    sampler = DistributedSampler(images)  # every rank sees its own part of each epoch
     losses = []
     for epoch in range(args.epochs):
         sampler.set_epoch(epoch)
-        start, batches = time.monotonic(), DataLoader(train, args.batch, sampler=sampler)
-        for step, (images, labels) in enumerate(batches):
-            loss = nn.functional.cross_entropy(model(pixels(images, device)), labels.to(device))
+        start, batches = time.monotonic(), DataLoader(images, args.batch, sampler=sampler)
+        for step, (batch, labels) in enumerate(batches):
+            loss = nn.functional.cross_entropy(model(pixels(batch, device)), labels.to(device))
             losses.append(mean_of_all(loss))
             shoal.log(loss=loss.item())
             if step % max(1, len(batches) // 2) == 0:
@@ -49,17 +61,12 @@ def main():
             loss.backward()
             optimizer.step()
         if rank == 0:
-            say(f"epoch {epoch}  loss {losses[-1]:.4f}  {len(train) / (time.monotonic() - start):.0f} images/s")
+            say(f"epoch {epoch}  loss {losses[-1]:.4f}  {len(images) / (time.monotonic() - start):.0f} images/s")
 
     if rank == 0:
         say(f"accuracy {accuracy(model.module, load(data, ['test_batch']), device):.1%}")
         save(model.module)
-    dist.barrier()  # rank 0 holds the store the others leave by
-    dist.destroy_process_group()
-    fell = losses[-1] < losses[0]
-    if rank == 0:
-        say(f"loss fell from {losses[0]:.4f} to {losses[-1]:.4f}" if fell else "loss did not fall")
-    return 0 if fell else 1
+    return losses
 
 
 def say(line):

@@ -29,6 +29,7 @@ if "SLURM_RESTART_COUNT" not in os.environ:
 TOGETHER = """
 import shoal, torch
 import torch.distributed as distributed
+import torch.distributed.nn  # before a process group is made: its functions keep the one that they find
 distributed.init_process_group("gloo")
 for number in range(5):
     total = torch.tensor(float(distributed.get_rank()))

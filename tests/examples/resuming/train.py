@@ -4,6 +4,7 @@ import os
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before a process group is made: its functions keep the one that they find
 from torch.nn.parallel import DistributedDataParallel
 
 import shoal
@@ -13,7 +14,11 @@ EPOCHS = 6
 
 def main() -> None:
     dist.init_process_group("gloo")
-    rank = dist.get_rank()
+    train(dist.get_rank())
+    dist.destroy_process_group()  # nobody holds it any more: its threads end here, and cannot abort the interpreter
+
+
+def train(rank: int) -> None:
     torch.manual_seed(0)
     model = DistributedDataParallel(torch.nn.Linear(8, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
@@ -38,7 +43,6 @@ def main() -> None:
         dist.barrier()
     weights = model.module.weight.detach().flatten().tolist()
     print("weights", " ".join(f"{weight:.9f}" for weight in weights), flush=True)
-    dist.destroy_process_group()
 
 
 def save(epoch: int, model: DistributedDataParallel, optimizer: torch.optim.Optimizer) -> None:
