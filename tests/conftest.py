@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,17 @@ settings.load_profile("shoal")
 def at_most(examples: int) -> int:
     """So many of a property, or fewer where a run has less time: SHOAL_EXAMPLES."""
     return min(examples, settings.default.max_examples)
+
+
+@contextmanager
+def files_no_larger_than(length: int) -> Iterator[None]:
+    """A disk that takes no more, as far as this process can tell: writes are short, then refused."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (length, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.fixture(autouse=True, scope="session")

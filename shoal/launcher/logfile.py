@@ -12,8 +12,9 @@ from __future__ import annotations
 import errno
 import os
 from contextlib import suppress
-from typing import Tuple
+from typing import Optional, Tuple
 
+from shoal.launcher.arrivals import Arrivals
 from shoal.logformat import (
     BEGINS_LINE,
     CAP,
@@ -53,9 +54,16 @@ class LogWriter:
     Goes on at the end of a log whose writer was killed. Never raises because of the disk: what the disk does not take
     is counted in `dropped`, takes its place in the offsets, and readers see a gap there; `error` is the last refusal,
     None when the disk works. Segments between the first and the last half of `cap` are deleted as new ones begin.
+    `arrivals` hold what is written until it is in the log; a line that waits for its end waits there too.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], segment: int = SEGMENT, cap: int = CAP) -> None:
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        segment: int = SEGMENT,
+        cap: int = CAP,
+        arrivals: Optional[Arrivals] = None,
+    ) -> None:
         self._number = self._data = self._index = -1  # the open segment and its two files
         if segment < 1 or cap < 2 * segment:
             raise ValueError(f"a cap of {cap} bytes cannot keep a head and a tail of segments of {segment} bytes")
@@ -65,6 +73,7 @@ class LogWriter:
         self._segment = segment
         self._cap = cap
         self._ended = False
+        self._arrivals = arrivals or Arrivals(None)
 
         self._held = {STDOUT: bytearray(), STDERR: bytearray()}
         self._held_since = {STDOUT: 0.0, STDERR: 0.0}
@@ -163,6 +172,7 @@ class LogWriter:
 
     def _keep(self, stream: int, data: bytes, arrived: float, now: float) -> None:
         rest = memoryview(data)
+        self._arrivals.will_be_logged(stream, self.size)
         if self._refused_at is None or not 0 <= now - self._refused_at < RETRY:
             try:
                 while rest:
@@ -176,6 +186,7 @@ class LogWriter:
                 self._lost_since = arrived
             self._lost += len(rest)
             self.dropped += len(rest)
+        self._arrivals.are_logged(stream, len(data))
         self._at_line_start[stream] = data[-1] == NEWLINE
 
     def _append(self, stream: int, data: memoryview, arrived: float) -> int:

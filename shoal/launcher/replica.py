@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
 
 from shoal.launcher import container, processes
+from shoal.launcher.arrivals import Arrivals
 from shoal.launcher.companion import Companion
 from shoal.launcher.limits import Group, Kind, MemoryWatch, detect
 from shoal.launcher.logfile import LogWriter
@@ -31,7 +32,6 @@ from shoal.launcher.shipping import stays_behind
 from shoal.states import OOM_KILLED, normal_exit
 
 STDOUT, STDERR = 1, 2
-CHUNK = 1 << 18
 LEFTOVER_GRACE = 2.0  # for what a command left running behind its back
 STOPPED_PATIENCE = 8.0  # for what is still to be carried when somebody wants the end now
 DRAIN = 1.0  # for the last bytes of a pipe whose other end somebody still holds
@@ -71,7 +71,9 @@ def run(task: Task) -> bool:
 class Launcher:
     def __init__(self, task: Task) -> None:
         self.task = task
-        self.log = LogWriter(os.path.join(task.directory, "log"))
+        # With a container, all that could go on with it dies.
+        self.arrivals = Arrivals(None if task.contained else task.directory)
+        self.log = LogWriter(os.path.join(task.directory, "log"), arrivals=self.arrivals)
         self.child: Optional[subprocess.Popen[bytes]] = None
         self.group: Optional[Group] = None
         self.watch: Optional[MemoryWatch] = None
@@ -186,7 +188,7 @@ class Launcher:
     def read(self, ready: Set[int]) -> None:
         for pipe in [pipe for pipe in self.pipes if pipe in ready]:  # stdout first, if we come late and both wait
             try:
-                data = os.read(pipe, CHUNK)
+                data = self.arrivals.take(self.pipes[pipe], pipe)
             except BlockingIOError:
                 continue
             if data:
@@ -279,6 +281,7 @@ class Launcher:
         if self.group is not None:
             self.group.remove()
         self.log.close(now)
+        self.arrivals.forget()
         write_json(
             os.path.join(self.task.directory, "exit.json"),
             {
@@ -311,6 +314,7 @@ class Launcher:
         return f"{OOM_KILLED}: {used}" + (f", set in {self.task.memory_from}" if self.task.memory_from else "")
 
     def say(self, text: str) -> None:
+        self.arrivals.put(STDERR, text.encode())
         self.keep(STDERR, text.encode())
 
 

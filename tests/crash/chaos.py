@@ -5,8 +5,7 @@
 Afterwards no process of an experiment lives, every experiment has a final state with a reason, and every line and exit
 code that a replica noted in its own record, outside the home, is in Shoal's. There is one exception: where launcher,
 shepherd and twin were killed before any of them could act, nobody is left who holds the replica's pipe, and its last
-lines may be gone with it. What is not looked for: a line whose
-end has not come dies with its launcher, and the replicas here write lines whole.
+lines may be gone with it.
 """
 
 from __future__ import annotations

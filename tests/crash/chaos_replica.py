@@ -17,9 +17,9 @@ def main() -> None:
     record = os.open(os.path.join(records, me), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     rng = random.Random(me)
     for number in range(count):
-        line = f"line {number} of {me}\n".encode()
-        os.write(1, line)  # whole: print writes the end of a line by itself, and half a line dies with its launcher
-        os.write(record, line)
+        line = f"line {number} of {me}"
+        print(line)  # unbuffered: the line and its end are written apart
+        os.write(record, f"{line}\n".encode())
         time.sleep(rng.random() * 0.02)
     os.write(record, f"exit {code}\n".encode())
     os._exit(code)

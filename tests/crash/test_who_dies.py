@@ -321,6 +321,18 @@ class TestLauncher:
         finished(word)
         assert lines_of(word, "worker-1") == ["hello", "late"]
 
+    def test_half_a_line_that_waits_for_its_end_is_kept(self, home: Path, tmp_path: Path, go: Path) -> None:
+        word = submit(tmp_path, PATIENT.format(go=go).replace("echo goodbye", "printf half; sleep 600"))
+        until(lambda: lines_of(word).count("hello") == 2, "two hellos")
+        launcher = launchers_of(home, word)["worker-1"]
+        arrivals = running.attempt_directory(home, word) / "worker-1" / "try-0" / "arrivals" / "1.0"
+        go.touch()
+        until(lambda: arrivals.read_bytes().endswith(b"half"), "half a line")
+        kill(launcher)
+        finished(word)
+        assert lines_of(word, "worker-1") == ["hello", "half"]
+        assert not arrivals.parent.exists()
+
     def test_sigterm_from_outside_is_a_failure(self, home: Path, tmp_path: Path, go: Path) -> None:
         word = start(tmp_path, go)
         kill(launchers_of(home, word)["worker-1"], signal.SIGTERM)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from shoal.launcher.logfile import LONG, LogWriter
 from shoal.logformat import CLOSED, HEADER, RECORD, Record, index_name, pack_record, segment_name, segment_numbers
 from shoal.store.logs import Chunk, Gap, Line, LineAssembler, closed, entries, find, lines, offset_at, read, size, tail
-from tests.conftest import at_most
+from tests.conftest import at_most, files_no_larger_than
 
 EVERYTHING = 1 << 40
 NO_CAP = 1 << 40
@@ -205,17 +205,6 @@ def test_what_a_disk_refuses_is_a_gap_and_everything_else_is_in_its_place(
         assert sum(item.length for item in items if isinstance(item, Gap) and item.reason == "lost") == writer.dropped
         assert not [item for item in items if isinstance(item, Gap) and item.reason != "lost"]
         assert closed(directory)
-
-
-@contextmanager
-def files_no_larger_than(length: int) -> Iterator[None]:
-    """A disk that takes no more, as far as this process can tell: writes are short, then refused."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (length, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @given(PRINTING, st.sampled_from([64, 1000]), st.integers(0, 1000))

@@ -23,6 +23,7 @@ import select
 import signal
 import socket
 import sys
+import termios
 import time
 import traceback
 from collections.abc import Sequence
@@ -32,7 +33,7 @@ from typing import Any
 from shoal.backends.local import files
 from shoal.frameworks import Run, Topology, environment
 from shoal.frameworks import Task as Peer
-from shoal.launcher import processes
+from shoal.launcher import arrivals, processes
 from shoal.launcher.limits import Kind, detect
 from shoal.launcher.logfile import LogWriter, last_lines
 from shoal.launcher.replica import STDERR, STDOUT, Task, read_json, write_json
@@ -341,24 +342,24 @@ def _noted(number: int, frame: Any) -> None:
 
 
 def _keep_what_is_in(pipes: Sequence[int], directory: str) -> None:
-    """Appends what a killed launcher did not read any more to the log of its try."""
-    found = [(stream, _drained(pipe)) for pipe, stream in zip(pipes, (STDOUT, STDERR), strict=True)]
-    if any(data for _, data in found):
-        log = LogWriter(os.path.join(directory, "log"))
-        for stream, data in found:
-            log.write(stream, data, time.time())
-        log.close(time.time())
+    """Brings what a killed launcher left, in its files or in its pipes, into the log of its try."""
+    if not arrivals.exist(directory) and not any(_bytes_in(pipe) for pipe in pipes):
+        return
+    arrived = arrivals.Arrivals(directory)
+    log = LogWriter(os.path.join(directory, "log"), arrivals=arrived)
+    for stream, data in arrived.left(log.size).items():
+        log.write(stream, data, time.time())
+    for stream, pipe in zip((STDOUT, STDERR), pipes, strict=False):
+        os.set_blocking(pipe, False)
+        with suppress(BlockingIOError):
+            while data := arrived.take(stream, pipe):
+                log.write(stream, data, time.time())
+    log.close(time.time())
+    arrived.forget()
 
 
-def _drained(pipe: int) -> bytes:
-    os.set_blocking(pipe, False)
-    data = b""
-    try:
-        while chunk := os.read(pipe, 1 << 18):
-            data += chunk
-    except BlockingIOError:
-        pass
-    return data
+def _bytes_in(pipe: int) -> int:
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 Pipes = dict[tuple[str, int], Sequence[int]]
@@ -368,7 +369,7 @@ def clean_up(directory: str, request: dict[str, Any], reason: str, pipes: Pipes 
     """Ends what a killed shepherd left and writes down how the attempt ended. Harmless when there is nothing to do.
 
     Launchers that live stop their commands and write exit.json, so they are asked first, and waited for. `pipes` are
-    those that a twin holds: they are empty unless a launcher was killed too.
+    those that a twin holds: they are empty unless a launcher was killed too. What it had read is kept in any case.
     """
     policy = Policy.of(request["policy"])
     written = files.read_states(directory)
@@ -380,8 +381,9 @@ def clean_up(directory: str, request: dict[str, Any], reason: str, pipes: Pipes 
     _wait_for(launchers, policy.grace_stop + LAUNCHERS_END)
     processes.end(set(), [replica["uid"] for replica in request["replicas"]], policy.grace_stop)
     _wait_for(launchers, LAUNCHERS_END)
-    for (name, try_), held in (pipes or {}).items():
-        _keep_what_is_in(held, files.try_directory(directory, name, try_))
+    held = {**{(status.replica, status.try_): () for status in found.values()}, **(pipes or {})}
+    for (name, try_), ends in held.items():
+        _keep_what_is_in(ends, files.try_directory(directory, name, try_))
     statuses = []
     for replica in request["replicas"]:
         name = replica["name"]
