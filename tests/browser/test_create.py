@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -143,6 +144,18 @@ def test_a_clone_is_changed_by_fields_and_keeps_its_comments(page: Page, served:
     page.run("await page.getByText('Plan (5)').waitFor()")
     page.run("await page.locator('.cm-content').click(); await page.keyboard.press('Control+z')")
     assert written(page) == expected.replace("framework: tensorflow", "framework: none"), "undo takes fields back, too"
+
+
+def test_what_a_new_page_holds_runs_as_it_is(page: Page, served: FromTheWheel) -> None:
+    opened(page, served)
+    page.see("It can run")
+    page.run("await page.getByRole('button', {name: 'Submit'}).click(); await page.waitForURL('**/experiments/e*')")
+    word = str(page.run("return page.url()")).rpartition("/")[2]
+    assert served.finished(word)["state"] == "succeeded"
+    for replica in ("master-0", "worker-0"):
+        (line,) = served.client.logs(word, replica=replica)
+        name, _, others = line["text"].partition(" finds the others at ")
+        assert (name, set(json.loads(others))) == (replica, {"master", "worker"})
 
 
 def test_what_is_written_outlives_a_reload(page: Page, served: FromTheWheel) -> None:

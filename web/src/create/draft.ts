@@ -21,7 +21,7 @@ kind: experiment
 name: two-nodes
 framework: none
 run:
-  cmd: echo "$SHOAL_REPLICA is rank $RANK of $WORLD_SIZE"
+  cmd: echo "$SHOAL_REPLICA finds the others at $SHOAL_CLUSTER_SPEC"
 environment:
   replicas:
     n_workers: 1
