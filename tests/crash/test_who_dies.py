@@ -277,15 +277,25 @@ class TestShepherd:
         ends_as_failed(home, word, "its shepherd and its twin were killed")
 
     def test_both_and_the_server_killed_the_next_command_cleans_up(self, home: Path, tmp_path: Path, go: Path) -> None:
-        word = start(tmp_path, go)
+        word, arrivals = start_with_half_a_line(home, tmp_path, go)
         written = shepherd_of(home, word)
         launchers = launchers_of(home, word).values()
+        go.touch()
+        until(lambda: arrivals.read_bytes().endswith(b"half"), "half a line")
         for pid in launchers:
             kill(pid, signal.SIGSTOP)  # else one that is told of the shepherd's death is faster than we are
         for pid in (running.server_pid(home), written["twin"], written["pid"], *launchers):
             kill(pid)
         assert running.left_running(home)
         ends_as_failed(home, word, "its shepherd and its twin were killed")
+        assert lines_of(word, "worker-1") == ["hello", "half"]
+
+
+def start_with_half_a_line(home: Path, tmp_path: Path, go: Path) -> tuple[str, Path]:
+    """Replicas that say hello, and later half of something; and where that of worker-1 arrives."""
+    word = submit(tmp_path, PATIENT.format(go=go).replace("echo goodbye", "printf half; sleep 600"))
+    until(lambda: lines_of(word).count("hello") == 2, "two hellos")
+    return word, running.attempt_directory(home, word) / "worker-1" / "try-0" / "arrivals" / "1.0"
 
 
 def ends_as_failed(home: Path, word: str, reason: str) -> None:
@@ -322,10 +332,8 @@ class TestLauncher:
         assert lines_of(word, "worker-1") == ["hello", "late"]
 
     def test_half_a_line_that_waits_for_its_end_is_kept(self, home: Path, tmp_path: Path, go: Path) -> None:
-        word = submit(tmp_path, PATIENT.format(go=go).replace("echo goodbye", "printf half; sleep 600"))
-        until(lambda: lines_of(word).count("hello") == 2, "two hellos")
+        word, arrivals = start_with_half_a_line(home, tmp_path, go)
         launcher = launchers_of(home, word)["worker-1"]
-        arrivals = running.attempt_directory(home, word) / "worker-1" / "try-0" / "arrivals" / "1.0"
         go.touch()
         until(lambda: arrivals.read_bytes().endswith(b"half"), "half a line")
         kill(launcher)
