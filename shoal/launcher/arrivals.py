@@ -19,7 +19,6 @@ import errno
 import os
 import shutil
 import struct
-from contextlib import suppress
 from typing import Dict, Optional
 
 from shoal.logformat import STDERR, STDOUT
@@ -51,7 +50,7 @@ class Arrivals:
             try:
                 self._open()
             except OSError:
-                self.forget()
+                self._close()  # what another process left stays for the next who tries
 
     def take(self, stream: int, pipe: int) -> bytes:
         """What is in the pipe, nothing at its end. Raises BlockingIOError where a pipe that does not block is empty."""
@@ -113,18 +112,18 @@ class Arrivals:
 
     def forget(self) -> None:
         """Closes and removes the files; silent when there are none."""
-        for file in (*self._files.values(), self._note):
-            if file >= 0:
-                os.close(file)
-        self._files, self._note = {}, -1
+        self._close()
         if self._directory:
             shutil.rmtree(self._directory, ignore_errors=True)
 
     def __del__(self) -> None:
+        self._close()
+
+    def _close(self) -> None:
         for file in (*self._files.values(), self._note):
             if file >= 0:
-                with suppress(OSError):
-                    os.close(file)
+                os.close(file)
+        self._files, self._note = {}, -1
 
     def _open(self) -> None:
         os.makedirs(self._directory, mode=0o700, exist_ok=True)

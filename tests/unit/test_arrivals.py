@@ -134,6 +134,20 @@ def test_a_disk_that_refuses_costs_no_line_while_the_reader_lives(tmp_path: Path
     place.close()
 
 
+def test_who_cannot_open_what_was_left_leaves_it(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    assert not killed(10_000, place.reader), "it ends without having closed its log"
+    note = tmp_path / "arrivals" / "note"
+    note.rename(tmp_path / "note")
+    note.mkdir()  # stands for any error of the system
+    Arrivals(str(tmp_path))
+    note.rmdir()
+    (tmp_path / "note").rename(note)
+    place.recovery()
+    assert place.kept() == PRINTED
+    place.close()
+
+
 def test_an_empty_pipe_is_not_an_end(tmp_path: Path) -> None:
     end, inlet = os.pipe()
     os.set_blocking(end, False)
