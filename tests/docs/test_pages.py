@@ -85,6 +85,11 @@ def test_pages_made_from_code_are_up_to_date(name: str) -> None:
     assert (ROOT / "docs" / "reference" / name).read_text() == generator().PAGES_BY_NAME[name](), "run `make docs`"
 
 
+def test_the_file_of_the_readme_is_the_one_its_commands_are_about() -> None:
+    shown = [block for place, block in blocks("yaml") if place.startswith("README.md:")]
+    assert shown == [(ROOT / "docs" / "playground" / "experiment.yml").read_text()]
+
+
 def test_every_verb_is_documented() -> None:
     page = (ROOT / "docs" / "reference" / "command-line.md").read_text()
     assert [verb for verb in VERBS if f"## shoal {verb}\n" not in page] == []
