@@ -7,8 +7,9 @@ import os
 import pty
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -276,6 +277,21 @@ class TestShepherd:
         kill(written["pid"])
         ends_as_failed(home, word, "its shepherd and its twin were killed")
 
+    def test_both_killed_while_a_launcher_that_was_just_forked_has_their_lock(
+        self, home: Path, tmp_path: Path, go: Path
+    ) -> None:
+        word = start(tmp_path, go)
+        written, server = shepherd_of(home, word), running.server_pid(home)
+        kill(server, signal.SIGSTOP)  # nobody cleans up before the lock is taken
+        kill(written["twin"])
+        kill(written["pid"])
+        directory = running.attempt_directory(home, word)
+        with open(directory / "lock") as lock:
+            until(lambda: taken(lock), "the lock of the dead")
+            kill(server, signal.SIGCONT)
+            until(lambda: len(shepherds(directory)) == 1, "who cleans up")
+        ends_as_failed(home, word, "its shepherd and its twin were killed")
+
     def test_both_and_the_server_killed_the_next_command_cleans_up(self, home: Path, tmp_path: Path, go: Path) -> None:
         word, arrivals = start_with_half_a_line(home, tmp_path, go)
         written = shepherd_of(home, word)
@@ -289,6 +305,26 @@ class TestShepherd:
         assert running.left_running(home)
         ends_as_failed(home, word, "its shepherd and its twin were killed")
         assert lines_of(word, "worker-1") == ["hello", "half"]
+
+
+def taken(lock: IO[str]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def shepherds(directory: Path) -> list[int]:
+    """Those that have opened the lock of the attempt: they wait for it."""
+    found = []
+    for opened in Path("/proc").glob("[0-9]*/fd"):
+        with suppress(OSError):
+            if opened.parent.name != str(os.getpid()) and any(
+                os.readlink(one) == str(directory / "lock") for one in opened.iterdir()
+            ):
+                found.append(int(opened.parent.name))
+    return found
 
 
 def start_with_half_a_line(home: Path, tmp_path: Path, go: Path) -> tuple[str, Path]:

@@ -488,10 +488,13 @@ def main(directory: str) -> None:
     request = read_json(os.path.join(directory, files.REQUEST))
     assert request is not None
     lock = os.open(os.path.join(directory, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return
+    while not _taken(lock):
+        written = read_json(os.path.join(directory, files.SHEPHERD))
+        if written is not None and processes.alive(written["pid"], written["start_time"]):
+            return
+        time.sleep(
+            0.01
+        )  # a launcher that was just forked by one that is dead lets go of it; who cleans up comes to an end
     if os.path.exists(os.path.join(directory, files.RESULT)):
         return
     if files.read_states(directory):
@@ -531,6 +534,14 @@ def main(directory: str) -> None:
     write_json(os.path.join(directory, files.RESULT), outcome.json())
     wake_server(worker.poke)
     start_server_if_needed(directory, request, outcome)
+
+
+def _taken(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 if __name__ == "__main__":
